@@ -1,0 +1,16 @@
+# trireme_library(NAME LINK ...): static library trireme_NAME of src/NAME/**.cpp. A folder with its own CMakeLists.txt (kernels: one
+# object library a CPU level) adds to it there.
+function(trireme_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  if(NOT sources)
+    file(WRITE ${CMAKE_BINARY_DIR}/empty.cpp "")
+    set(sources ${CMAKE_BINARY_DIR}/empty.cpp)
+  endif()
+  add_library(trireme_${name} STATIC ${sources})
+  target_include_directories(trireme_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(trireme_${name} ${ARG_LINK})
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${name}/CMakeLists.txt)
+    include(${CMAKE_SOURCE_DIR}/src/${name}/CMakeLists.txt)
+  endif()
+endfunction()

@@ -1,0 +1,20 @@
+// A model: its parameters, its units in order, and facts that others ask for.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "chain/unit.h"
+
+namespace trireme {
+
+struct Chain {
+  std::vector<ParameterSpec> parameters;
+  std::vector<std::unique_ptr<Unit>> units;  // forward order; the last is the head
+  DType compute_dtype = DType::f32;
+  std::int64_t vocabulary = 0;  // logical V: ids are below it
+  std::int64_t max_positions = 0;
+  std::int64_t num_parameters() const;  // logical elements, tied ones once
+};
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+// A unit computes one link of the chain: forward and an explicit backward. It owns no storage: parameters, gradient
+// places, boundaries, saved bytes and workspace are handed to it as views that are valid for the call only.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chain/tensor.h"
+#include "layout/parameter.h"
+
+namespace trireme {
+
+// The shape of one micro-batch.
+struct BatchShape {
+  std::int64_t batch = 1;     // B
+  std::int64_t sequence = 1;  // T
+  std::int64_t tokens() const { return batch * sequence; }
+};
+
+// One micro-batch's side inputs, which reach every unit. All are [B, T] int32, owned by the loader.
+struct Batch {
+  BatchShape shape;
+  const std::int32_t* ids = nullptr;        // 0 .. V-1
+  const std::int32_t* labels = nullptr;     // next token, or -1: counts nothing
+  const std::int32_t* positions = nullptr;  // for RoPE; start anew at document borders when asked
+  const std::int32_t* starts = nullptr;     // first position in the row that attention may reach (document border)
+};
+
+// What passes from a unit to the next: a short list of tensors of static shape.
+struct BoundaryTensor {
+  std::string name;  // "hidden"
+  DType dtype;
+  std::vector<std::int64_t> sizes;
+};
+using BoundarySpec = std::vector<BoundaryTensor>;
+std::int64_t boundary_bytes(const BoundarySpec& spec);  // each tensor at a multiple of 256 bytes
+
+enum class Phase : std::uint8_t { forward, backward };
+
+// What a unit needs and costs, known without running. Bytes per micro-batch.
+struct UnitCost {
+  std::int64_t saved_bytes = 0;      // written by forward, read by backward
+  std::int64_t workspace_bytes = 0;  // of this phase
+  double flops = 0;                  // multiply and add count two
+  double bytes_moved = 0;
+  bool reads_input = true;  // backward: reads the input boundary besides the saved bytes
+};
+
+struct GradientPlace {
+  Tensor tensor;     // compute dtype, shaped as the parameter's storage matrix
+  bool add = false;  // add to it instead of overwriting
+};
+
+struct ForwardArguments {
+  const Batch& batch;
+  std::span<const Tensor> parameters;  // in the order of Unit::parameters()
+  std::span<const Tensor> input;       // the boundary before; empty for the first unit
+  std::span<const Tensor> output;      // written
+  std::byte* saved = nullptr;          // nullptr: no backward will follow, nothing is kept
+  std::byte* workspace = nullptr;
+};
+
+struct BackwardArguments {
+  const Batch& batch;
+  std::span<const Tensor> parameters;
+  std::span<const Tensor> input;
+  std::span<const Tensor> grad_output;
+  std::span<const Tensor> grad_input;        // written; empty for the first unit
+  std::span<const GradientPlace> gradients;  // in the order of Unit::parameters()
+  const std::byte* saved = nullptr;
+  std::byte* workspace = nullptr;
+};
+
+// The head: forward, loss and backward in one, chunk by chunk, so that whole logits never exist.
+struct LossArguments {
+  const Batch& batch;
+  std::span<const Tensor> parameters;
+  std::span<const Tensor> input;
+  std::span<const Tensor> grad_input;        // written; empty in evaluation
+  std::span<const GradientPlace> gradients;  // empty in evaluation: no gradients are made
+  double grad_scale = 1;                     // 1 / valid tokens of the global batch
+  std::byte* workspace = nullptr;
+};
+struct LossResult {
+  double sum = 0;           // over the valid labels of the micro-batch, nats
+  std::int64_t weight = 0;  // their number
+};
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  virtual const std::string& name() const = 0;
+  virtual const std::vector<int>& parameters() const = 0;          // indices into the model's parameter list
+  virtual BoundarySpec output(const BatchShape& shape) const = 0;  // empty for the head
+  virtual UnitCost describe(Phase phase, const BatchShape& shape) const = 0;
+  virtual void forward(const ForwardArguments& arguments) const;    // not the head's; throws there
+  virtual void backward(const BackwardArguments& arguments) const;  // not the head's
+  virtual LossResult loss(const LossArguments& arguments) const;    // the head's only
+  // The head's logits of the last position of each row: [B, V] float. Generation.
+  virtual void logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const;
+};
+
+}  // namespace trireme

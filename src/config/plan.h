@@ -1,0 +1,113 @@
+// The plan: the resolved configuration, typed, every value with its origin. Made by load_plan() before any process
+// starts.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme::config {
+
+enum class Strategy : std::uint8_t { ddp };  // others are in the schema and exit 2 with "not yet"
+enum class MixedPrecision : std::uint8_t { no, bf16 };
+enum class Packing : std::uint8_t { packed };
+enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
+enum class Resume : std::uint8_t { automatic, must, never };
+
+struct ModelPlan {
+  std::string family;  // "llama"
+  std::int64_t hidden_size, intermediate_size, num_layers, num_heads, num_key_value_heads, head_dim,
+      max_position_embeddings;
+  std::optional<std::int64_t> vocab_size;  // unset: the data's tokenizer decides
+  double rope_theta, rms_norm_eps, initializer_range;
+  bool tie_word_embeddings;
+};
+
+struct DataPlan {
+  std::filesystem::path path;       // a folder that `trireme data prepare` wrote
+  std::filesystem::path tokenizer;  // optional: must have the digest in the data's manifest
+  std::int64_t sequence_length;
+  Packing packing;
+  bool document_borders;  // attention, positions and loss stop at them
+  int num_workers, prefetch_factor;
+};
+
+struct TrainingPlan {
+  std::optional<std::int64_t> max_steps;  // wins over num_epochs, said at start
+  std::optional<std::int64_t> num_epochs;
+  std::optional<std::int64_t> global_batch_size;  // M * micro_batch_size
+  std::int64_t micro_batch_size;
+  std::int64_t gradient_accumulation_steps;  // used where global_batch_size is unset
+  bool reduce_each_micro_batch;
+  int compute_threads;
+  double learning_rate, min_learning_rate;
+  std::int64_t warmup_steps;
+  LearningRateLaw lr_scheduler;
+  double weight_decay, adam_beta1, adam_beta2, adam_eps;
+  double gradient_clipping;  // 0: off
+  MixedPrecision mixed_precision;
+  std::uint64_t seed;
+  std::int64_t eval_interval;                // steps; 0: at the end only
+  std::optional<std::int64_t> eval_samples;  // unset: the whole held-out split
+};
+
+struct DistributedPlan {
+  Strategy strategy;
+  int gradient_slots;
+  int timeout_seconds;
+};
+
+struct CheckpointPlan {
+  std::int64_t save_interval;  // steps; 0: at the end only
+  int keep;                    // newest N; 0: all
+  Resume resume;
+};
+
+struct MonitorPlan {
+  std::int64_t log_interval;
+};
+
+// Where a value came from: "configs/run.yaml:14:5", "command line", "default".
+struct Origin {
+  std::string place;
+  bool is_default = false;
+};
+
+struct Plan {
+  std::string name;
+  std::filesystem::path output_dir;  // default runs/NAME
+  ModelPlan model;
+  DataPlan data;
+  TrainingPlan training;
+  DistributedPlan distributed;
+  CheckpointPlan checkpoint;
+  MonitorPlan monitor;
+  std::map<std::string, Origin> origins;  // by full key, "training.learning_rate"
+  std::vector<std::string> notices;       // synonyms taken, keys without effect; printed once at start
+};
+
+// Reads the YAML file, then key=value overrides (dotted keys, values as YAML scalars), against the schema table.
+// Relative paths in the file are relative to the file's folder if they start with "./" or "../" and to the working
+// directory otherwise... see docs/configuration.md. Throws Error TR21xx: unknown key (nearest known one named), wrong
+// type, out of range, duplicate, "not yet"; with file:line:column.
+Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides);
+
+// The same from text, place names it in messages. Tests and checkpoints.
+Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides);
+
+// Every key with its value, as YAML that load_plan() reads back to the same plan. Written as config.resolved.yaml.
+std::string to_yaml(const Plan& plan);
+
+// The same as a table with the origin of each value, for --dry-run.
+std::string explain(const Plan& plan);
+
+// Digest of all that decides the numbers of a run (not paths, intervals, log settings). In the checkpoint manifest.
+std::string numeric_digest(const Plan& plan);
+
+// docs/configuration.md from the schema table.
+std::string schema_as_markdown();
+
+}  // namespace trireme::config

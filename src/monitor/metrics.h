@@ -1,0 +1,43 @@
+// What a run tells about itself: one record a step, one an event; sinks write them. Losing a log line never stops
+// training.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace trireme::monitor {
+
+struct StepRecord {
+  std::int64_t step = 0, total_steps = 0;
+  double epoch = 0;
+  double loss = 0, learning_rate = 0;
+  double gradient_norm = 0, clipped_gradient_norm = 0;
+  double tokens_per_s = 0, step_seconds = 0, data_wait_seconds = 0;
+  std::uint64_t tokens = 0;        // consumed by the run so far
+  std::uint64_t memory_bytes = 0;  // resident set of this process
+  double seconds_left = 0;
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void step(const StepRecord& record) = 0;
+  virtual void event(
+      const nlohmann::json& event) = 0;  // has "event": "start" | "resume" | "eval" | "save" | "stop" | "error" | ...
+};
+
+// "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s"; every
+// log_interval steps.
+std::unique_ptr<Sink> make_console(std::int64_t log_interval);
+
+// metrics.jsonl: one object a line (step, loss, lr, grad_norm, grad_norm_clipped, tokens_per_s, ...). Opening cuts a
+// torn last line and drops step records after resumed_step, so that a restart continues one curve (events stay).
+std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, std::int64_t resumed_step);
+
+std::uint64_t resident_bytes();
+
+}  // namespace trireme::monitor
