@@ -1,0 +1,16 @@
+// The commands of the `trireme` binary: one file each. Arguments are those after the command's name; the result is the exit code.
+#pragma once
+#include <span>
+#include <string>
+
+namespace trireme::cli {
+
+using Arguments = std::span<const std::string>;
+
+int run_train(Arguments arguments);     // train.cpp
+int run_launch(Arguments arguments);    // launch.cpp
+int run_generate(Arguments arguments);  // generate.cpp
+int run_data(Arguments arguments);      // data.cpp: prepare, show
+int run_config(Arguments arguments);    // config.cpp: docs
+
+}  // namespace trireme::cli
