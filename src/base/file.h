@@ -1,6 +1,7 @@
 // Files that survive a crash: whole or absent, never half.
 //
-// Every function throws Error with the given code base's place = path and errno's words; ENOSPC names the bytes needed.
+// Every function throws Error with place = path and errno's words, and one of the codes below; a full disk names the
+// bytes needed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +12,11 @@
 
 namespace trireme {
 
+inline constexpr int kReadFailed = 3010;   // cannot open, read or map
+inline constexpr int kWriteFailed = 3011;  // cannot create, write, rename or fsync
+inline constexpr int kDiskFull = 3012;     // no space or quota left
+
+// Regular files and pipes; anything else (a folder, a device) is refused.
 std::string read_file(const std::filesystem::path& path);
 
 // Writes path.tmp-PID-N, fsyncs it, renames it over path, fsyncs the folder. On failure nothing of it remains.
@@ -42,7 +48,8 @@ class FileWriter {
   void flush();
 };
 
-// A read-only map of a whole file. Empty files map to an empty span.
+// A read-only map of a whole regular file. Empty files map to an empty span. Whoever cuts the file short while it is
+// mapped kills the reader (SIGBUS): finished files here are never rewritten in place.
 class MappedFile {
  public:
   MappedFile() = default;
