@@ -1,5 +1,6 @@
 // What one rank does in one step, in order, and what each instruction touches.
 //
+// compute lane: forward, loss, backward, accumulate, norm, step. reduce lane: the collectives (count, reduce, report).
 // build.h writes a Schedule from a ChainSpec and Options; lower.h turns it into a Program: a place for every buffer and
 // every wait written down; verify.h proves the programs of all ranks; engine/executor.h runs one. A buffer is a name
 // with a size: nothing here knows tensors or torch, so a schedule for thousands of ranks fits in a test.
@@ -39,18 +40,21 @@ enum class Lane : std::uint8_t { compute, reduce };
 inline constexpr int kNumLanes = 2;
 
 enum class BufferKind : std::uint8_t {
-  weights,            // what units read, per group; persistent
-  state,              // master (if apart), moments, per group; persistent
-  accumulator,        // fp32 gradient sum, per group; persistent
-  scalars,            // counts, losses, norm; persistent, placed by the engine
-  gradient_slot,      // compute-dtype gradient of one group and micro-batch
-  activation,         // a unit's output boundary
-  saved,              // a unit's saved tensors
+  weights,        // what units read, per group; persistent
+  state,          // master (if apart), moments, per trainable group; persistent; none when it has no bytes
+  accumulator,    // gradient sum, per trainable group; persistent
+  token_count,    // valid label tokens of the global batch; persistent; written by count, read by loss
+  losses,         // (sum, weight); persistent; micro_batch m: one entry, written by LOSS m; micro_batch -1: the table
+                  // of all M, written by report from every rank's entries
+  gradient_norm,  // norm and clip factor; persistent; written by norm, read by step
+  gradient_slot,  // compute-dtype gradient of one group and micro-batch
+  activation,     // a unit's output boundary
+  saved,          // a unit's saved tensors
   boundary_gradient,  // gradient of a unit's output boundary
-  workspace,
+  workspace,          // of one instruction
 };
 constexpr bool is_persistent(BufferKind kind) {
-  return kind <= BufferKind::scalars;
+  return kind <= BufferKind::gradient_norm;
 }
 
 struct Buffer {
@@ -60,6 +64,24 @@ struct Buffer {
   std::int64_t offset = -1;  // set by lower(): place in the persistent space or in the arena, a multiple of 256 bytes
 };
 
+// The buffers of an instruction, in this order; a buffer of no bytes does not exist and is left out, so look them up
+// with find(), by list, kind and (where there may be several of a kind) group.
+//   forward     reads weights of UnitSpec::reads, activation (input: unit - 1's)
+//               writes activation (output: its own), saved, workspace
+//   loss        reads weights, activation (input), token_count, the slots it adds to
+//               writes boundary_gradient (of its input: unit - 1's), slots of UnitSpec::gradients, workspace, losses
+//               (m)
+//   backward    reads weights, activation (input, if backward_reads_input), saved, boundary_gradient (of its output:
+//   its
+//               own), the slots it adds to; writes boundary_gradient (of its input: unit - 1's), slots, workspace
+//   accumulate  reads gradient_slot, accumulator (unless first); writes accumulator
+//   reduce      reads gradient_slot (reduce_scatter, on ranks below participants), accumulator (unless first); writes
+//               accumulator
+//   count       writes token_count
+//   report      reads losses (this rank's micro-batches); writes losses (the table)
+//   norm        reads the accumulators of all trainable groups, in order; writes gradient_norm
+//   step        reads accumulator, gradient_norm, state, weights (if weights_are_master); writes state, weights
+// The first unit has no input, so there is no boundary before it; the head has no output.
 struct Instruction {
   Op op = Op::forward;
   Lane lane = Lane::compute;
@@ -67,13 +89,14 @@ struct Instruction {
   int micro_batch = -1;  // global index 0 .. M-1; -1 for once-a-step instructions and collectives
   int round = -1;        // accumulation round of forward .. reduce
   ReduceKind reduce = ReduceKind::none;
-  int participants = 0;    // reduce: ranks 0 .. participants-1 contribute a slot
+  int participants = 0;    // collectives: ranks 0 .. participants-1 contribute; fewer than world_size only in a
+                           // reduce_scatter of a ragged last round (all ranks take part in every collective)
   bool first = false;      // accumulate, reduce: the accumulator (slice) is overwritten, not added to
   std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, add into the slot instead of overwriting
-  std::int64_t element_count = 0;  // collectives: elements of the whole group; equal on all ranks
+  std::int64_t element_count = 0;  // equal on all ranks; reduce: elements of the whole group; count: 1; report: M
   std::vector<int> reads;          // buffers; written before, not released
   std::vector<int> writes;         // buffers; a buffer in both lists is updated in place
-  std::vector<int> waits;          // set by lower(): indices of instructions of other lanes that must have completed
+  std::vector<int> waits;          // set by lower(): earlier instructions, of other lanes, that must have completed
 };
 
 // One rank's step, closed and drained: it starts with everything at rest and ends so.
@@ -85,7 +108,11 @@ struct Program {
   std::int64_t persistent_bytes = 0;      // set by lower()
 };
 
+// count, reduce and report: instructions that all ranks issue in one order. On one rank they are local.
 bool is_collective(const Instruction& instruction);
+
+// The buffer of that kind, and group unless -1, in `list` (an instruction's reads or writes); -1 where there is none.
+int find(const Program& program, std::span<const int> list, BufferKind kind, int group = -1);
 
 // "backward layers.3 m1", for logs, errors and drawings.
 std::string to_string(const Instruction& instruction, const ChainSpec& chain);
