@@ -1,0 +1,160 @@
+#include "comm/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+#include "comm/add.h"
+
+namespace trireme::comm {
+namespace {
+
+using Transfers = std::vector<std::unique_ptr<Transfer>>;
+
+// Elements of a slice that travel in one message: large against the cost of a message, small against the caches.
+constexpr std::int64_t kChunkNumel = std::int64_t{128} << 10;
+
+void wait_all(Transfers& transfers) {
+  for (const auto& transfer : transfers) {
+    if (transfer) transfer->wait();
+  }
+  transfers.clear();
+}
+
+// Sums one slice of all participants' slots, chunk by chunk. Scratch holds two chunks of every participant, so that one
+// is received while the other is added.
+class OrderedSum {
+ public:
+  OrderedSum(Communicator& comm, const void* slot, DType dtype, float* sum, std::int64_t slice_numel, int participants)
+      : comm_(comm),
+        slot_(static_cast<const std::byte*>(slot)),
+        dtype_(dtype),
+        sum_(sum),
+        slice_numel_(slice_numel),
+        participants_(participants),
+        stride_(std::min(slice_numel, kChunkNumel) * size_of(dtype)),
+        scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * participants * stride_))) {}
+
+  void run(bool overwrite) {
+    const std::int64_t num_chunks = (slice_numel_ + kChunkNumel - 1) / kChunkNumel;
+    if (num_chunks > 0) post(0);
+    for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+      // Before any wait of this chunk: every rank can then go on as soon as the slowest has posted.
+      if (chunk + 1 < num_chunks) post(chunk + 1);
+      add(chunk, overwrite);
+      wait_all(sends_[chunk % 2]);
+    }
+  }
+
+ private:
+  std::size_t bytes(std::int64_t chunk) const { return static_cast<std::size_t>(numel(chunk) * size_of(dtype_)); }
+  std::int64_t numel(std::int64_t chunk) const { return std::min(kChunkNumel, slice_numel_ - chunk * kChunkNumel); }
+
+  // A chunk of a slice of this rank's own slot.
+  const std::byte* own(int slice, std::int64_t chunk) const {
+    return slot_ + (slice * slice_numel_ + chunk * kChunkNumel) * size_of(dtype_);
+  }
+
+  std::byte* scratch(int source, std::int64_t chunk) const {
+    return scratch_.get() + (chunk % 2 * participants_ + source) * stride_;
+  }
+
+  void post(std::int64_t chunk) {
+    const int me = comm_.rank(), world_size = comm_.world_size();
+    Transfers& receives = receives_[chunk % 2];
+    receives.resize(participants_);
+    // Each rank begins with its neighbours, lest all of them crowd rank 0.
+    for (int distance = 1; distance < world_size; ++distance) {
+      const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
+      if (from < participants_) receives[from] = comm_.receive({scratch(from, chunk), bytes(chunk)}, from);
+      if (me < participants_) sends_[chunk % 2].push_back(comm_.send({own(to, chunk), bytes(chunk)}, to));
+    }
+  }
+
+  void add(std::int64_t chunk, bool overwrite) {
+    const int me = comm_.rank();
+    float* sum = sum_ + chunk * kChunkNumel;
+    const std::byte* mine = me < participants_ ? own(me, chunk) : nullptr;
+    if (mine == reinterpret_cast<const std::byte*>(sum)) {  // in place: the sum is about to overwrite it
+      std::memcpy(scratch(me, chunk), mine, bytes(chunk));
+      mine = scratch(me, chunk);
+    }
+    for (int source = 0; source < participants_; ++source) {
+      if (source != me) receives_[chunk % 2][source]->wait();
+      add_values(sum, source == me ? mine : scratch(source, chunk), dtype_, numel(chunk), overwrite && source == 0);
+    }
+    receives_[chunk % 2].clear();
+  }
+
+  Communicator& comm_;
+  const std::byte* slot_;
+  DType dtype_;
+  float* sum_;
+  std::int64_t slice_numel_;
+  int participants_;
+  std::int64_t stride_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::array<Transfers, 2> receives_, sends_;  // below scratch_: they end before it does
+};
+
+}  // namespace
+
+// Dissemination: after round k every rank has heard, at least through others, from 2^(k+1) ranks.
+void barrier(Communicator& comm) {
+  const int me = comm.rank(), world_size = comm.world_size();
+  for (int distance = 1; distance < world_size; distance *= 2) {
+    std::byte out{}, in{};
+    Transfers transfers;
+    transfers.push_back(comm.receive({&in, 1}, (me + world_size - distance) % world_size));
+    transfers.push_back(comm.send({&out, 1}, (me + distance) % world_size));
+    wait_all(transfers);
+  }
+}
+
+// A binomial tree over the distance from the root: whoever has the bytes hands them on to ever nearer ranks.
+void broadcast(Communicator& comm, std::span<std::byte> bytes, int root) {
+  const int world_size = comm.world_size();
+  TRIREME_CHECK(root >= 0 && root < world_size, "broadcast from a rank that does not exist");
+  const int distance = (comm.rank() + world_size - root) % world_size;
+  int step = 1;
+  while (step < world_size && distance % (2 * step) == 0) step *= 2;
+  if (distance != 0) comm.receive(bytes, (distance - step + root) % world_size)->wait();
+  Transfers sends;
+  for (step /= 2; step >= 1; step /= 2) {
+    if (distance + step < world_size) sends.push_back(comm.send(bytes, (distance + step + root) % world_size));
+  }
+  wait_all(sends);
+}
+
+void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
+  const int me = comm.rank(), world_size = comm.world_size();
+  TRIREME_CHECK(all.size() == mine.size() * world_size, "all_gather: the result holds one part per rank");
+  const auto part = [&](int rank) { return all.subspan(rank * mine.size(), mine.size()); };
+  if (!mine.empty() && part(me).data() != mine.data()) std::memcpy(part(me).data(), mine.data(), mine.size());
+  Transfers transfers;
+  for (int distance = 1; distance < world_size; ++distance) {
+    const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
+    transfers.push_back(comm.receive(part(from), from));
+    transfers.push_back(comm.send(part(me), to));
+  }
+  wait_all(transfers);
+}
+
+void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* accumulator,
+                            std::int64_t slice_numel, int participants, bool first) {
+  TRIREME_CHECK(participants >= 1 && participants <= comm.world_size(), "participants are ranks of this communicator");
+  TRIREME_CHECK((slot != nullptr) == (comm.rank() < participants), "exactly the participants pass a slot");
+  float* slice = accumulator + comm.rank() * slice_numel;
+  OrderedSum(comm, slot, slot_dtype, slice, slice_numel, participants).run(first);
+}
+
+void ordered_all_reduce(Communicator& comm, float* accumulator, std::int64_t slice_numel) {
+  float* slice = accumulator + comm.rank() * slice_numel;
+  OrderedSum(comm, accumulator, DType::f32, slice, slice_numel, comm.world_size()).run(true);
+  const std::span all(accumulator, static_cast<std::size_t>(slice_numel) * comm.world_size());
+  const std::span mine(slice, static_cast<std::size_t>(slice_numel));
+  all_gather(comm, std::as_bytes(mine), std::as_writable_bytes(all));
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,204 @@
+// Collectives on ranks that are threads: values, order of summation, aborts.
+#include "comm/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "comm/ranks.h"
+
+namespace trireme::comm {
+namespace {
+
+struct Case {
+  int world_size, participants;
+  std::int64_t slice_numel;
+  DType dtype;
+  bool first;
+};
+
+float element(const std::vector<std::byte>& slot, DType dtype, std::int64_t i) {
+  if (dtype == DType::f32) {
+    float value;
+    std::memcpy(&value, slot.data() + i * 4, 4);
+    return value;
+  }
+  bfloat16 value;
+  std::memcpy(&value, slot.data() + i * 2, 2);
+  return value;
+}
+
+// Values of very different sizes, so that another order of summation rounds to other bits.
+std::vector<std::byte> random_slot(std::mt19937_64& random, DType dtype, std::int64_t numel) {
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::vector<std::byte> slot(numel * size_of(dtype));
+  for (std::int64_t i = 0; i < numel; ++i) {
+    const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 20);
+    const bfloat16 narrow(value);
+    const bool wide = dtype == DType::f32;
+    std::memcpy(slot.data() + i * size_of(dtype), wide ? static_cast<const void*>(&value) : &narrow, size_of(dtype));
+  }
+  return slot;
+}
+
+std::vector<float> random_floats(std::mt19937_64& random, std::int64_t numel) {
+  const std::vector<std::byte> bytes = random_slot(random, DType::f32, numel);
+  std::vector<float> values(numel);
+  if (numel > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+void check_reduce_scatter(const Case& c, std::mt19937_64& random) {
+  const std::int64_t numel = c.slice_numel * c.world_size;
+  std::vector<std::vector<std::byte>> slots;
+  for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.dtype, numel));
+  std::vector<std::vector<float>> accumulators;
+  for (int r = 0; r < c.world_size; ++r) accumulators.push_back(random_floats(random, numel));
+  const auto before = accumulators;
+
+  run_ranks(c.world_size, [&](Communicator& comm) {
+    const int r = comm.rank();
+    const void* slot = r < c.participants ? slots[r].data() : nullptr;
+    ordered_reduce_scatter(comm, slot, c.dtype, accumulators[r].data(), c.slice_numel, c.participants, c.first);
+  });
+
+  for (int rank = 0; rank < c.world_size; ++rank) {
+    std::vector<float> expected = before[rank];
+    for (std::int64_t i = rank * c.slice_numel; i < (rank + 1) * c.slice_numel; ++i) {
+      for (int r = 0; r < c.participants; ++r) {
+        const float value = element(slots[r], c.dtype, i);
+        expected[i] = c.first && r == 0 ? value : expected[i] + value;
+      }
+    }
+    ASSERT_TRUE(same_bits(accumulators[rank], expected))
+        << "rank " << rank << " of " << c.world_size << ", " << c.participants << " participants, slice "
+        << c.slice_numel << ", " << (c.dtype == DType::f32 ? "f32" : "bf16") << (c.first ? ", first" : "");
+  }
+}
+
+std::uint64_t fresh_seed() {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+// DESIGN 5: the ranks' slots are added one after another in rank order, whoever adds them.
+TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
+  std::mt19937_64 random(fresh_seed());
+  for (int trial = 0; trial < 120; ++trial) {
+    const int world_size = 1 + static_cast<int>(random() % 5);
+    const Case c{.world_size = world_size,
+                 .participants = 1 + static_cast<int>(random() % world_size),
+                 .slice_numel = static_cast<std::int64_t>(random() % 3000),
+                 .dtype = random() % 2 ? DType::f32 : DType::bf16,
+                 .first = random() % 2 == 0};
+    check_reduce_scatter(c, random);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
+  std::mt19937_64 random(fresh_seed());
+  for (const std::int64_t slice : {131072, 131073, 400000}) {
+    check_reduce_scatter({.world_size = 3, .participants = 2, .slice_numel = slice, .dtype = DType::f32, .first = true},
+                         random);
+    check_reduce_scatter(
+        {.world_size = 2, .participants = 2, .slice_numel = slice, .dtype = DType::bf16, .first = false}, random);
+  }
+}
+
+TEST(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
+  std::mt19937_64 random(fresh_seed());
+  for (const std::int64_t slice : {0, 1, 255, 2048, 140000}) {
+    for (int world_size = 1; world_size <= 5; ++world_size) {
+      std::vector<std::vector<float>> accumulators;
+      for (int r = 0; r < world_size; ++r) accumulators.push_back(random_floats(random, slice * world_size));
+      std::vector<float> expected = accumulators[0];
+      for (int r = 1; r < world_size; ++r) {
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += accumulators[r][i];
+      }
+      run_ranks(world_size,
+                [&](Communicator& comm) { ordered_all_reduce(comm, accumulators[comm.rank()].data(), slice); });
+      for (int r = 0; r < world_size; ++r) {
+        EXPECT_TRUE(same_bits(accumulators[r], expected))
+            << "rank " << r << " of " << world_size << ", slice " << slice;
+      }
+    }
+  }
+}
+
+TEST(Collectives, BroadcastFromAnyRootReachesAll) {
+  for (int world_size = 1; world_size <= 6; ++world_size) {
+    for (int root = 0; root < world_size; ++root) {
+      run_ranks(world_size, [&](Communicator& comm) {
+        std::vector<std::byte> bytes(1000, std::byte(comm.rank()));
+        broadcast(comm, bytes, root);
+        EXPECT_EQ(bytes, std::vector<std::byte>(1000, std::byte(root))) << comm.rank() << " of " << world_size;
+      });
+    }
+  }
+}
+
+TEST(Collectives, AllGatherPutsPartsInRankOrder) {
+  for (int world_size = 1; world_size <= 5; ++world_size) {
+    for (const bool in_place : {false, true}) {
+      run_ranks(world_size, [&](Communicator& comm) {
+        std::vector<int> all(world_size * 7, -1), mine(7, comm.rank()), expected;
+        for (int r = 0; r < world_size; ++r) expected.insert(expected.end(), 7, r);
+        const std::span part(all.data() + comm.rank() * 7, 7);
+        if (in_place) std::copy(mine.begin(), mine.end(), part.begin());
+        all_gather(comm, in_place ? std::as_bytes(part) : std::as_bytes(std::span(mine)),
+                   std::as_writable_bytes(std::span(all)));
+        EXPECT_EQ(all, expected);
+      });
+    }
+  }
+}
+
+// No rank leaves before the last has come.
+TEST(Collectives, BarrierHoldsUntilAllCame) {
+  for (int world_size = 2; world_size <= 5; ++world_size) {
+    std::atomic<int> arrived = 0;
+    run_ranks(world_size, [&](Communicator& comm) {
+      for (int round = 1; round <= 20; ++round) {
+        ++arrived;
+        barrier(comm);
+        EXPECT_GE(arrived.load(), round * world_size);
+        barrier(comm);
+      }
+    });
+  }
+}
+
+TEST(Collectives, MixOfCollectivesInOneOrderNeverHangs) {
+  const std::uint64_t seed = fresh_seed();
+  run_ranks(4, [&](Communicator& comm) {
+    std::mt19937_64 random(seed);  // the same calls on every rank
+    std::vector<float> accumulator(4 * 5000, 1.0f), slot(4 * 5000, 1.0f);
+    for (int i = 0; i < 200; ++i) {
+      const int participants = 1 + static_cast<int>(random() % 4);
+      const std::int64_t slice = static_cast<std::int64_t>(random() % 5000);
+      switch (random() % 4) {
+        case 0: barrier(comm); break;
+        case 1: broadcast(comm, std::as_writable_bytes(std::span(slot)), static_cast<int>(random() % 4)); break;
+        case 2: ordered_all_reduce(comm, accumulator.data(), slice); break;
+        case 3:
+          ordered_reduce_scatter(comm, comm.rank() < participants ? slot.data() : nullptr, DType::f32,
+                                 accumulator.data(), slice, participants, true);
+          break;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trireme::comm
