@@ -1,0 +1,53 @@
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/tokenizer_files.h"
+
+namespace trireme::data {
+namespace {
+
+constexpr std::int32_t kEndOfDocument = 256;
+constexpr std::string_view kEndOfDocumentText = "<|endoftext|>";
+
+// Id = byte. The end-of-document id cannot come from text, so text that spells it stays text.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+    return ids;
+  }
+
+  std::string decode(const std::int32_t* ids, std::size_t count, bool skip_special) const override {
+    std::string text;
+    text.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (ids[i] < 0 || ids[i] > kEndOfDocument) {
+        throw Error(4110, "byte tokenizer", "id " + std::to_string(ids[i]) + " is not in 0 .. 256",
+                    "decode with the tokenizer that made these ids");
+      }
+      if (ids[i] < kEndOfDocument) {
+        text.push_back(static_cast<char>(ids[i]));
+      } else if (!skip_special) {
+        text.append(kEndOfDocumentText);
+      }
+    }
+    return text;
+  }
+
+  std::int64_t vocabulary() const override { return kEndOfDocument + 1; }
+  std::int32_t end_of_document() const override { return kEndOfDocument; }
+  const std::string& digest() const override { return digest_; }
+  const std::string& kind() const override { return kind_; }
+
+ private:
+  std::string kind_ = "bytes";
+  std::string digest_ = trireme::digest("trireme byte tokenizer, 257 ids, version 1");
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() {
+  return std::make_unique<ByteTokenizer>();
+}
+
+}  // namespace trireme::data
