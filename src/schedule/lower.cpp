@@ -1,0 +1,175 @@
+#include "schedule/lower.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "schedule/byte_map.h"
+#include "schedule/place.h"
+
+namespace trireme::schedule {
+namespace {
+
+using LaneIndices = std::array<int, kNumLanes>;  // per lane an instruction index, -1 for none
+
+constexpr LaneIndices kNone = [] {
+  LaneIndices none{};
+  none.fill(-1);
+  return none;
+}();
+
+int lane_of(const Instruction& instruction) {
+  return static_cast<int>(instruction.lane);
+}
+
+bool is_unit_work(const Instruction& instruction) {
+  return instruction.op == Op::forward || instruction.op == Op::loss || instruction.op == Op::backward;
+}
+
+// The instruction up to which a slot stays untouched that another lane reads at `reader`: gradient_slots - 1 further
+// units may run before anyone needs its bytes again.
+int end_of_grace(const Program& program, int reader, int gradient_slots) {
+  const int last = static_cast<int>(program.instructions.size()) - 1;
+  int end = reader;
+  for (int units = 0; units < gradient_slots - 1 && end < last;) {
+    if (is_unit_work(program.instructions[++end])) ++units;
+  }
+  return end;
+}
+
+// Of every buffer, in issue order. A buffer that nothing touches lives at instruction 0.
+std::vector<Lifetime> find_lifetimes(const Program& program, const Options& options) {
+  const std::size_t count = program.buffers.size();
+  std::vector<Lifetime> lifetimes(count);
+  std::vector<bool> touched(count, false);
+  for (std::size_t i = 0; i < count; ++i) lifetimes[i].bytes = program.buffers[i].bytes;
+  const auto touch = [&](int buffer, int index) {
+    if (!touched[buffer]) lifetimes[buffer].begin = index;
+    touched[buffer] = true;
+    lifetimes[buffer].end = index;
+  };
+  for (int index = 0; index < static_cast<int>(program.instructions.size()); ++index) {
+    for (const int buffer : program.instructions[index].reads) touch(buffer, index);
+    for (const int buffer : program.instructions[index].writes) touch(buffer, index);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (program.buffers[i].kind != BufferKind::gradient_slot || !touched[i]) continue;
+    const Instruction& writer = program.instructions[lifetimes[i].begin];
+    const Instruction& reader = program.instructions[lifetimes[i].end];
+    if (writer.lane != reader.lane) lifetimes[i].end = end_of_grace(program, lifetimes[i].end, options.gradient_slots);
+  }
+  return lifetimes;
+}
+
+void place_buffers(Program& program, const Options& options) {
+  const std::vector<Lifetime> all = find_lifetimes(program, options);
+  std::vector<Lifetime> transient;
+  std::vector<int> ids;
+  program.persistent_bytes = 0;
+  for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+    Buffer& buffer = program.buffers[id];
+    if (is_persistent(buffer.kind)) {
+      buffer.offset = program.persistent_bytes;
+      program.persistent_bytes += align_place(buffer.bytes);
+    } else {
+      transient.push_back(all[id]);
+      ids.push_back(id);
+    }
+  }
+  const Placement placement = place(transient);
+  for (std::size_t i = 0; i < ids.size(); ++i) program.buffers[ids[i]].offset = placement.offsets[i];
+  program.arena_bytes = placement.bytes;
+}
+
+// Who must be done with a byte before it may be read or overwritten.
+struct Users {
+  int writer = -1;
+  LaneIndices readers = kNone;  // the latest of each lane since the writer; its lane did the earlier ones before
+};
+
+class WaitFinder {
+ public:
+  explicit WaitFinder(Program& program) : program_(program), done_(program.instructions.size(), kNone) {}
+
+  void run() {
+    for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
+      add_waits(index, find_needs(index));
+      record(index);
+    }
+  }
+
+ private:
+  template <class F>
+  void visit(int id, F f) {
+    const Buffer& buffer = program_.buffers[id];
+    space(id).visit(buffer.offset, buffer.offset + buffer.bytes, f);
+  }
+
+  ByteMap<Users>& space(int id) { return is_persistent(program_.buffers[id].kind) ? persistent_ : arena_; }
+
+  LaneIndices find_needs(int index) {
+    LaneIndices needs = kNone;
+    const auto need = [&](int other) {
+      if (other >= 0) raise(needs, lane_of(program_.instructions[other]), other);
+    };
+    const Instruction& instruction = program_.instructions[index];
+    for (const int id : instruction.reads) visit(id, [&](Users& users) { need(users.writer); });
+    for (const int id : instruction.writes) {
+      visit(id, [&](Users& users) {
+        need(users.writer);
+        for (const int reader : users.readers) need(reader);
+      });
+    }
+    return needs;
+  }
+
+  // Latest need first: waiting for it may imply the others.
+  void add_waits(int index, LaneIndices needs) {
+    Instruction& instruction = program_.instructions[index];
+    instruction.waits.clear();
+    LaneIndices& done = done_[index];
+    const int previous = last_of_lane_[lane_of(instruction)];
+    if (previous >= 0) include(done, previous);
+    std::sort(needs.begin(), needs.end(), std::greater<>());
+    for (const int other : needs) {
+      if (other < 0 || done[lane_of(program_.instructions[other])] >= other) continue;
+      instruction.waits.push_back(other);
+      include(done, other);
+    }
+    last_of_lane_[lane_of(instruction)] = index;
+  }
+
+  void record(int index) {
+    const Instruction& instruction = program_.instructions[index];
+    for (const int id : instruction.reads) {
+      visit(id, [&](Users& users) { users.readers[lane_of(instruction)] = index; });
+    }
+    for (const int id : instruction.writes) {
+      const Buffer& buffer = program_.buffers[id];
+      space(id).assign(buffer.offset, buffer.offset + buffer.bytes, Users{index, kNone});
+    }
+  }
+
+  static void raise(LaneIndices& indices, int lane, int index) { indices[lane] = std::max(indices[lane], index); }
+
+  // `other` has completed, and with it all that it knew to be done.
+  void include(LaneIndices& done, int other) {
+    for (int lane = 0; lane < kNumLanes; ++lane) raise(done, lane, done_[other][lane]);
+    raise(done, lane_of(program_.instructions[other]), other);
+  }
+
+  Program& program_;
+  std::vector<LaneIndices> done_;  // per instruction: what has completed when it begins
+  LaneIndices last_of_lane_ = kNone;
+  ByteMap<Users> persistent_, arena_;
+};
+
+}  // namespace
+
+Program lower(Program schedule, const Options& options) {
+  place_buffers(schedule, options);
+  WaitFinder(schedule).run();
+  return schedule;
+}
+
+}  // namespace trireme::schedule
