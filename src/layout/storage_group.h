@@ -25,8 +25,9 @@ struct StorageGroup {
 };
 
 // One group per unit and (decay, trainable) class; a parameter that several units list (a tied one) is a group of its
-// own, placed where it is first listed. unit_parameters[u] are the indices that unit u reads, unit_names[u] names the
-// groups.
+// own, placed where it is first listed. unit_parameters[u] are the indices that unit u reads; groups are called
+// "UNIT.decay", "UNIT.no_decay" (".frozen" behind it where not trainable) and "PARAMETER.tied". A parameter that no
+// unit reads is TR1000.
 std::vector<StorageGroup> make_groups(std::span<const ParameterSpec> parameters,
                                       std::span<const std::vector<int>> unit_parameters,
                                       std::span<const std::string> unit_names, int num_slices);
