@@ -1,0 +1,235 @@
+#include "schedule/build.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "base/error.h"
+#include "schedule/chains.h"
+
+namespace trireme::schedule {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+// The issue order in words; `<` names the waits on other lanes.
+Lines listing(const Program& program, const ChainSpec& chain) {
+  Lines lines;
+  for (const Instruction& instruction : program.instructions) {
+    std::string line = to_string(instruction, chain);
+    for (const int wait : instruction.waits) line += " < " + to_string(program.instructions[wait], chain);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+Lines listing(const ChainSpec& chain, const Options& options, int rank) {
+  return listing(lower_all(chain, options)[rank], chain);
+}
+
+// One rank accumulates each micro-batch's gradients right where they are made, and issues no collective but the local
+// count and report.
+TEST(BuildSchedule, OneRankAccumulates) {
+  const Lines expected = {"count",
+                          "forward embed m0",
+                          "forward block0 m0",
+                          "loss head m0 < count",
+                          "accumulate head m0 first",
+                          "backward block0 m0",
+                          "accumulate block0 m0 first",
+                          "backward embed m0",
+                          "accumulate embed m0 first",
+                          "forward embed m1",
+                          "forward block0 m1",
+                          "loss head m1",
+                          "accumulate head m1",
+                          "backward block0 m1",
+                          "accumulate block0 m1",
+                          "backward embed m1",
+                          "accumulate embed m1",
+                          "report < loss head m1",
+                          "norm",
+                          "step embed",
+                          "step block0",
+                          "step head"};
+  for (const bool each : {false, true}) {
+    const Options options{.num_micro_batches = 2, .reduce_each_micro_batch = each};
+    EXPECT_EQ(listing(make_small_chain(1, false), options, 0), expected);
+  }
+}
+
+// ddp that reduces once: the all-reduce of a group follows its last accumulate, and backward goes on beside it. The
+// rank without a micro-batch in the ragged round issues the same collectives in the same order.
+TEST(BuildSchedule, AllReducesOnceAStep) {
+  const Options options{.world_size = 2, .num_micro_batches = 3};
+  const ChainSpec chain = make_small_chain(1, false);
+  EXPECT_EQ(listing(chain, options, 0), (Lines{"count",
+                                               "forward embed m0",
+                                               "forward block0 m0",
+                                               "loss head m0 < count",
+                                               "accumulate head m0 first",
+                                               "backward block0 m0",
+                                               "accumulate block0 m0 first",
+                                               "backward embed m0",
+                                               "accumulate embed m0 first",
+                                               "forward embed m2",
+                                               "forward block0 m2",
+                                               "loss head m2",
+                                               "accumulate head m2",
+                                               "all_reduce head < accumulate head m2",
+                                               "backward block0 m2",
+                                               "accumulate block0 m2",
+                                               "all_reduce block0 < accumulate block0 m2",
+                                               "backward embed m2",
+                                               "accumulate embed m2",
+                                               "all_reduce embed < accumulate embed m2",
+                                               "report",
+                                               "norm < all_reduce embed",
+                                               "step embed",
+                                               "step block0",
+                                               "step head"}));
+  EXPECT_EQ(listing(chain, options, 1),
+            (Lines{"count", "forward embed m1", "forward block0 m1", "loss head m1 < count", "accumulate head m1 first",
+                   "backward block0 m1", "accumulate block0 m1 first", "backward embed m1", "accumulate embed m1 first",
+                   "all_reduce head < accumulate head m1 first", "all_reduce block0 < accumulate block0 m1 first",
+                   "all_reduce embed < accumulate embed m1 first", "report", "norm < all_reduce embed", "step embed",
+                   "step block0", "step head"}));
+}
+
+// zero2's order: every micro-batch's slots are added in rank order at once, and the sums are gathered after the last
+// round. A tied group is reduced once a micro-batch, after the embedding's contribution was added to the head's.
+TEST(BuildSchedule, ReducesEachMicroBatchAndTiedGroupsOnce) {
+  const Options options{.world_size = 2, .num_micro_batches = 3, .reduce_each_micro_batch = true};
+  const ChainSpec chain = make_small_chain(1, true);
+  const auto without_waits = [&](int rank) {
+    Lines lines;
+    for (const Instruction& i : build_schedule(chain, options, rank).instructions) lines.push_back(to_string(i, chain));
+    return lines;
+  };
+  EXPECT_EQ(without_waits(0), (Lines{"count",
+                                     "forward embed m0",
+                                     "forward block0 m0",
+                                     "loss head m0",
+                                     "reduce_scatter head round 0 of 2 first",
+                                     "backward block0 m0",
+                                     "reduce_scatter block0 round 0 of 2 first",
+                                     "backward embed m0 adds embed",
+                                     "reduce_scatter embed round 0 of 2 first",
+                                     "forward embed m2",
+                                     "forward block0 m2",
+                                     "loss head m2",
+                                     "reduce_scatter head round 1 of 1",
+                                     "all_gather head",
+                                     "backward block0 m2",
+                                     "reduce_scatter block0 round 1 of 1",
+                                     "all_gather block0",
+                                     "backward embed m2 adds embed",
+                                     "reduce_scatter embed round 1 of 1",
+                                     "all_gather embed",
+                                     "report",
+                                     "norm",
+                                     "step embed",
+                                     "step block0",
+                                     "step head"}));
+  EXPECT_EQ(without_waits(1), (Lines{"count",
+                                     "forward embed m1",
+                                     "forward block0 m1",
+                                     "loss head m1",
+                                     "reduce_scatter head round 0 of 2 first",
+                                     "backward block0 m1",
+                                     "reduce_scatter block0 round 0 of 2 first",
+                                     "backward embed m1 adds embed",
+                                     "reduce_scatter embed round 0 of 2 first",
+                                     "reduce_scatter head round 1 of 1",
+                                     "all_gather head",
+                                     "reduce_scatter block0 round 1 of 1",
+                                     "all_gather block0",
+                                     "reduce_scatter embed round 1 of 1",
+                                     "all_gather embed",
+                                     "report",
+                                     "norm",
+                                     "step embed",
+                                     "step block0",
+                                     "step head"}));
+}
+
+// The executor finds buffers by role: the input is among the reads, the output among the writes.
+TEST(BuildSchedule, FindsBuffersByRole) {
+  const ChainSpec chain = make_small_chain(2, true);
+  const Program program = build_schedule(chain, {.num_micro_batches = 1}, 0);
+  const auto instruction = [&](Op op, int unit) -> const Instruction& {
+    for (const Instruction& i : program.instructions) {
+      if (i.op == op && i.unit == unit) return i;
+    }
+    throw std::logic_error("no such instruction");
+  };
+  const auto name = [&](const std::vector<int>& list, BufferKind kind, int group = -1) -> std::string {
+    const int id = find(program, list, kind, group);
+    return id < 0 ? "none" : to_string(program.buffers[id], chain);
+  };
+  const Instruction& forward = instruction(Op::forward, 1);
+  EXPECT_EQ(name(forward.reads, BufferKind::activation), "activation embed m0");
+  EXPECT_EQ(name(forward.writes, BufferKind::activation), "activation block0 m0");
+  EXPECT_EQ(name(forward.writes, BufferKind::saved), "saved block0 m0");
+  EXPECT_EQ(name(instruction(Op::forward, 0).reads, BufferKind::activation), "none");
+  const Instruction& loss = instruction(Op::loss, 3);
+  EXPECT_EQ(name(loss.writes, BufferKind::boundary_gradient), "boundary_gradient block1 m0");
+  EXPECT_EQ(name(loss.writes, BufferKind::gradient_slot, 0), "gradient_slot embed m0");
+  EXPECT_EQ(name(loss.writes, BufferKind::losses), "losses m0");
+  const Instruction& backward = instruction(Op::backward, 0);
+  EXPECT_EQ(name(backward.reads, BufferKind::boundary_gradient), "boundary_gradient embed m0");
+  EXPECT_EQ(name(backward.writes, BufferKind::boundary_gradient), "none");
+  EXPECT_EQ(find(program, backward.writes, BufferKind::gradient_slot, 0),
+            find(program, loss.writes, BufferKind::gradient_slot, 0));
+}
+
+// A frozen group is read and nothing else.
+TEST(BuildSchedule, LeavesFrozenGroupsAlone) {
+  ChainSpec chain = make_small_chain(1, false);
+  chain.groups[1].trainable = false;
+  chain.units[1].gradients.clear();
+  const Options options{.world_size = 2, .num_micro_batches = 2};
+  for (const std::string& line : listing(chain, options, 0)) {
+    const bool computes = line.starts_with("forward") || line.starts_with("backward");
+    EXPECT_TRUE(computes || line.find("block0") == std::string::npos) << line;
+  }
+  for (const Buffer& buffer : build_schedule(chain, options, 0).buffers) {
+    EXPECT_TRUE(buffer.group != 1 || buffer.kind == BufferKind::weights) << to_string(buffer, chain);
+  }
+}
+
+// More ranks than micro-batches is the user's mistake and says the way out.
+TEST(BuildSchedule, RefusesMoreRanksThanMicroBatches) {
+  try {
+    build_schedule(make_small_chain(1, false), {.world_size = 3, .num_micro_batches = 2}, 0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), 2210);
+    EXPECT_NE(error.message().find("3 data ranks for 2 micro-batches"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.remedy().empty());
+  }
+}
+
+// A chain that contradicts itself is refused, not run.
+TEST(BuildSchedule, RefusesContradictoryChains) {
+  const auto code = [](auto change) {
+    ChainSpec chain = make_small_chain(1, false);
+    change(chain);
+    try {
+      build_schedule(chain, {.world_size = 2, .num_micro_batches = 2}, 0);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return 0;
+  };
+  EXPECT_EQ(code([](ChainSpec&) {}), 0);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.groups[0].trainable = false; }), 1000);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.groups[0].numel = 300; }), 1000);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.units[0].reads = {7}; }), 1000);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.units[0].gradients = {0, 0}; }), 1000);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.units[0].gradients = {}; }), 1000);
+  EXPECT_EQ(code([](ChainSpec& chain) { chain.units = {}; }), 1000);
+}
+
+}  // namespace
+}  // namespace trireme::schedule
