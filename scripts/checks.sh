@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The checks beside `make test`, one at a time: scripts/checks.sh asan|tsan|tidy|format-check
+# TIDY_SHARE=I/N makes tidy look at every Nth file, starting with the Ith (from 0), so that CI gets round all of them in N runs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+readonly THREADED=(base comm data engine launch monitor train)  # the folders whose tests start threads
+
+build_with() {
+  local folder=$1 sanitizers=$2
+  shift 2
+  cmake -S . -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" -DTRIREME_SANITIZE="$sanitizers"
+  cmake --build "$folder" "$@"
+}
+
+sources() { git ls-files -- '*.cpp' '*.h' '*.cu'; }
+
+# LibTorch keeps its registries until exit, so leaks are looked for in our own code only.
+asan() {
+  build_with build-asan address,undefined
+  ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp ctest --test-dir build-asan -j2 --output-on-failure --no-tests=error
+}
+
+tsan() {
+  local folder targets=()
+  for folder in "${THREADED[@]}"; do
+    compgen -G "tests/$folder/*.cpp" >/dev/null && targets+=("trireme_${folder}_tests")
+  done
+  # The binary too: some of these tests start it.
+  build_with build-tsan thread --target trireme "${targets[@]}"
+  for folder in "${targets[@]}"; do
+    printf '== %s\n' "$folder"
+    TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1 "build-tsan/tests/$folder"
+  done
+}
+
+tidy() {
+  local share=${TIDY_SHARE:-0/1}
+  cmake -S . -B build -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" >/dev/null
+  git ls-files -- 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' |
+    awk -v first="${share%/*}" -v step="${share#*/}" '(NR - 1) % step == first' |
+    xargs -r -d '\n' -P 2 -n 1 clang-tidy -p build --quiet
+}
+
+format-check() {
+  sources | xargs -d '\n' clang-format --dry-run --Werror
+}
+
+case ${1:-} in
+  asan | tsan | tidy | format-check) "$1" ;;
+  *)
+    sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,49 @@
+# shellcheck shell=bash
+# .deps/oracle: a Python environment for the tests alone. It has Hugging Face's tokenizers and, where the system's Python is 3.11
+# (the wheel's), `python -m torch.distributed.run`: the real torchrun, on LibTorch's own CPU libraries.
+
+oracle_is_complete() {
+  [[ -x $DEPS/oracle/bin/python ]] && is_unpacked "$ROOT/scripts/setup/wheels-tests.txt" "$DEPS/oracle" &&
+    cmp -s "$ROOT/scripts/setup/wheels.txt" "$DEPS/oracle/.torch"
+}
+
+# The wheel's torch imports CUDA libraries of several GB. No test calls into them, so its folder is mirrored by links, and stand-ins
+# that only satisfy the dynamic linker take the place of the CUDA part.
+link_torch() {
+  local packages=$1 site=../../../../site entry
+  mkdir -p "$packages/torch/lib"
+  for entry in "$DEPS"/site/torch/*; do
+    entry=$(basename "$entry")
+    [[ $entry == lib ]] || ln -s "../$site/torch/$entry" "$packages/torch/$entry"
+  done
+  for entry in "$DEPS"/site/torch/lib/*; do
+    entry=$(basename "$entry")
+    [[ $entry == *cuda.so ]] || ln -s "../../$site/torch/lib/$entry" "$packages/torch/lib/$entry"
+  done
+  for entry in torchgen functorch nvidia; do
+    ln -s "$site/$entry" "$packages/$entry"
+  done
+  logged "$ROOT/scripts/setup/cuda_stand_in.sh" "$DEPS/site/torch/lib" "$packages/torch/lib"
+}
+
+install_oracle() {
+  local list=$ROOT/scripts/setup/wheels-tests.txt fresh=$DEPS/oracle.new version packages
+  oracle_is_complete && return
+  require_space "$DEPS" 100 'the Python packages of the tests'
+  mkdir -p "$WHEELS"
+  say "preparing the Python packages that the tests compare with"
+  download_wheels "$list"
+  rm -rf "$fresh"
+  logged "$PYTHON" -m venv --without-pip "$fresh" || cannot_go_on "python3 -m venv failed: $(tail -n 1 "$LOG") (see $LOG)"
+  version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  packages=$fresh/lib/python$version/site-packages
+  unpack_wheels "$list" "$packages" "$fresh"
+  if [[ $version == 3.11 ]]; then
+    link_torch "$packages" || cannot_go_on "the torchrun of the tests could not be put together: $(tail -n 1 "$LOG") (see $LOG)"
+  else
+    say "the system's Python is $version, the torch wheel's 3.11: tests against the real torchrun will be skipped"
+  fi
+  cp "$ROOT/scripts/setup/wheels.txt" "$fresh/.torch"
+  install_folder "$fresh" "$DEPS/oracle"
+  drop_wheels "$list"
+}
