@@ -7,7 +7,8 @@
 #   --tests            also what `make test` compares with (.deps/oracle)
 #   --checks           also clang-format and clang-tidy
 #   --print-compiler   only prints the compiler that the build should use
-set -euo pipefail
+set -Eeuo pipefail
+trap 'printf "setup: failed at %s line %s: %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND" >&2' ERR
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DEPS=${TRIREME_DEPS_FOLDER:-$ROOT/.deps}
 LOG=$DEPS/setup.log

@@ -30,9 +30,14 @@ assemble() {
     }'
 }
 
+# cuDNN's symbols are looked up by version, which is named as the library; the others' have none.
 stand_in() {
-  local soname=$1
-  g++ -shared -x assembler "$work/$soname.s" -o "$output/$soname" -Wl,-soname,"$soname"
+  local soname=$1 version=()
+  if [[ $soname == libcudnn.so.* ]]; then
+    printf '%s { global: *; };\n' "$soname" >"$work/versions"
+    version=(-Wl,--version-script="$work/versions")
+  fi
+  g++ -shared -x assembler "$work/$soname.s" -o "$output/$soname" -Wl,-soname,"$soname" "${version[@]}"
 }
 
 imported "$torch_lib/libtorch_python.so" >"$work/imported"

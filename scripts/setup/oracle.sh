@@ -39,7 +39,8 @@ install_oracle() {
   packages=$fresh/lib/python$version/site-packages
   unpack_wheels "$list" "$packages" "$fresh"
   if [[ $version == 3.11 ]]; then
-    link_torch "$packages" || cannot_go_on "the torchrun of the tests could not be put together: $(tail -n 1 "$LOG") (see $LOG)"
+    { link_torch "$packages" && logged "$fresh/bin/python" -m torch.distributed.run --help; } ||
+      cannot_go_on "the torchrun of the tests could not be put together: $(tail -n 1 "$LOG") (see $LOG)"
   else
     say "the system's Python is $version, the torch wheel's 3.11: tests against the real torchrun will be skipped"
   fi

@@ -13,7 +13,8 @@ wheel_stem() {
   printf '%s-%s' "$(tr 'A-Z.-' 'a-z__' <<<"${requirement%%==*}")" "${requirement##*==}"
 }
 
-wheel_file() { compgen -G "$WHEELS/$(wheel_stem "$1")-*.whl" | head -n 1; }
+# The downloaded file of a requirement, or nothing.
+wheel_file() { { compgen -G "$WHEELS/$(wheel_stem "$1")-*.whl" || true; } | head -n 1; }
 
 has_pinned_digest() { [[ $(sha256sum <"$1") == "${2##*sha256:}  -" ]]; }
 
