@@ -36,6 +36,7 @@ struct BoundaryTensor {
 };
 using BoundarySpec = std::vector<BoundaryTensor>;
 std::int64_t boundary_bytes(const BoundarySpec& spec);  // each tensor at a multiple of 256 bytes
+std::vector<Tensor> boundary_views(const BoundarySpec& spec, std::byte* data);  // data holds boundary_bytes(spec)
 
 enum class Phase : std::uint8_t { forward, backward };
 

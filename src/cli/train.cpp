@@ -1,0 +1,114 @@
+// `trireme train`: one rank of a run.
+#include <csignal>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdio>
+#include <optional>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/parse.h"
+#include "comm/job.h"
+#include "config/plan.h"
+#include "train/dry_run.h"
+#include "train/trainer.h"
+
+namespace trireme::cli {
+
+namespace {
+
+struct TrainCommand {
+  config::Plan plan;
+  bool dry_run = false;
+  bool distributed = false;
+  std::optional<int> local_rank;
+};
+
+TrainCommand parse_train(Arguments arguments) {
+  CLI::App app("Train a model: one rank, alone or as RANK of WORLD_SIZE. `trireme launch` starts several.", "trireme train");
+  TrainCommand command;
+  std::vector<std::string> words;
+  std::string config;
+  bool use_fsdp = false;
+  app.add_option("CONFIG", words, "configuration file, then key=value overrides (training.max_steps=10)");
+  app.add_option("--config", config, "configuration file");
+  app.add_flag("--dry-run", command.dry_run, "print the resolved plan, parameters and memory; start nothing");
+  app.add_flag("--distributed", command.distributed, "insist on RANK, WORLD_SIZE, ... from a launcher");
+  app.add_option("--local_rank,--local-rank", command.local_rank, "checked against LOCAL_RANK");
+  app.add_flag("--use-fsdp,--use_fsdp", use_fsdp, "not yet: needs full_shard");
+  parse(app, arguments);
+
+  if (use_fsdp) {
+    throw Error(2190, "command line: --use-fsdp", "not yet: full_shard comes with later work",
+                "leave it out: distributed.strategy ddp gives the same numbers where the model fits on one rank");
+  }
+  if (config.empty() && !words.empty() && words.front().find('=') == std::string::npos) {
+    config = words.front();
+    words.erase(words.begin());
+  }
+  if (config.empty()) {
+    throw Error(2002, "command line", "no configuration file", "trireme train configs/quickstart.yaml [key=value ...]");
+  }
+  command.plan = config::load_plan(config, words);
+  return command;
+}
+
+std::atomic<bool> stop_requested{false};  // a signal handler can reach nothing else
+
+void request_stop_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+}
+
+void check_environment(const TrainCommand& command, const comm::WorkerEnvironment& environment) {
+  if (command.local_rank && *command.local_rank != environment.local_rank) {
+    throw Error(3005, "command line: --local_rank",
+                "is " + std::to_string(*command.local_rank) + ", but LOCAL_RANK is " + std::to_string(environment.local_rank),
+                "leave --local_rank out: the launcher's environment says it");
+  }
+  if (command.distributed && environment.world_size == 1 && environment.master_addr.empty() && environment.control_fd < 0) {
+    throw Error(3006, "command line: --distributed", "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set",
+                "start with `trireme launch --nproc-per-node N train ...` or torchrun");
+  }
+}
+
+int train_as_rank(const config::Plan& plan, comm::Membership& membership) {
+  try {
+    train::Trainer trainer(plan, {.comm = membership.comm.get(), .stop = &stop_requested});
+    return trainer.run().stopped ? 75 : 0;
+  } catch (const Error& error) {
+    membership.fail(error);
+  } catch (const std::exception& error) {
+    membership.fail(Error(1000, "rank " + std::to_string(membership.comm->rank()), error.what()));
+  }
+}
+
+}  // namespace
+
+void check_train(Arguments arguments, int world_size, bool* dry_run) {
+  const TrainCommand command = parse_train(arguments);
+  const std::string description = train::describe_run(command.plan, world_size);
+  *dry_run = command.dry_run;
+  if (command.dry_run) std::fputs(description.c_str(), stdout);
+}
+
+int run_train(Arguments arguments) {
+  const TrainCommand command = parse_train(arguments);
+  const comm::WorkerEnvironment environment = comm::read_worker_environment();
+  check_environment(command, environment);
+  if (command.dry_run) {
+    std::fputs(train::describe_run(command.plan, environment.world_size).c_str(), stdout);
+    return 0;
+  }
+  train::describe_run(command.plan, environment.world_size);  // what cannot run fails here, before it waits for its peers
+  request_stop_on_signals();
+  log::open_rank_log(command.plan.output_dir / "logs" / ("rank-" + std::to_string(environment.rank) + ".log"),
+                     environment.rank != 0);
+  comm::Membership membership = comm::join(environment, command.plan.distributed.timeout_seconds);
+  return train_as_rank(command.plan, membership);
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,283 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/failpoint.h"
+#include "comm/collectives.h"
+
+namespace trireme::engine {
+
+using schedule::BufferKind;
+using schedule::Instruction;
+using schedule::Op;
+
+// The memory that one instruction works on. Pointers stay the same for the engine's life: every buffer has its place from lower().
+struct Engine::Bound {
+  std::vector<Tensor> input, output, grad_output, grad_input;
+  std::vector<GradientPlace> gradients;
+  std::vector<std::pair<int, std::byte*>> fresh_slots;  // (group, slot) that this instruction overwrites
+  std::byte *saved = nullptr, *workspace = nullptr, *slot = nullptr;
+};
+
+namespace {
+
+// The arena must also hold an evaluation: two boundaries and a workspace.
+std::int64_t evaluation_bytes(const schedule::ChainSpec& chain) {
+  std::int64_t boundary = 0, workspace = 0;
+  for (const auto& unit : chain.units) {
+    boundary = std::max(boundary, unit.output_bytes);
+    workspace = std::max({workspace, unit.forward_workspace_bytes, unit.backward_workspace_bytes});
+  }
+  return 2 * ((boundary + 255) / 256 * 256) + workspace;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup& group, const Chain& chain) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    if (group.offsets[i] > end) gaps.emplace_back(end, group.offsets[i]);
+    end = group.offsets[i] + chain.parameters[group.parameters[i]].numel();
+  }
+  if (end < group.numel) gaps.emplace_back(end, group.numel);
+  return gaps;
+}
+
+}  // namespace
+
+Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communicator& comm)
+    : chain_(chain),
+      options_(options),
+      comm_(comm),
+      plan_(plan_step(chain, options, comm.rank())),
+      state_(chain, plan_.groups, plan_.program),
+      arena_(std::max(plan_.program.arena_bytes, evaluation_bytes(plan_.chain))) {
+  TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
+  for (const auto& unit : chain.units) {
+    auto& views = unit_parameters_.emplace_back();
+    for (const int parameter : unit->parameters()) views.push_back(state_.weight_view(parameter));
+  }
+  for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
+  for (const Instruction& instruction : plan_.program.instructions) bound_.push_back(bind(instruction));
+  executor_ = std::make_unique<Executor>(
+      plan_.program, [this](int instruction) { run(instruction); },
+      [this] { comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step"); });
+}
+
+Engine::~Engine() = default;
+
+Engine::Bound Engine::bind(const Instruction& instruction) const {
+  Bound bound;
+  std::vector<std::byte*> slots(plan_.groups.size(), nullptr);
+  const auto place = [&](int buffer) { return arena_.at(plan_.program.buffers[buffer].offset); };
+  const auto views = [&](const schedule::Buffer& buffer, std::byte* data) {
+    return boundary_views(chain_.units[buffer.unit]->output(options_.micro_batch), data);
+  };
+  for (const int index : instruction.reads) {
+    const schedule::Buffer& buffer = plan_.program.buffers[index];
+    if (buffer.kind == BufferKind::activation) bound.input = views(buffer, place(index));
+    if (buffer.kind == BufferKind::boundary_gradient) bound.grad_output = views(buffer, place(index));
+    if (buffer.kind == BufferKind::saved) bound.saved = place(index);
+    if (buffer.kind == BufferKind::gradient_slot) bound.slot = place(index);
+  }
+  for (const int index : instruction.writes) {
+    const schedule::Buffer& buffer = plan_.program.buffers[index];
+    if (buffer.kind == BufferKind::activation) bound.output = views(buffer, place(index));
+    if (buffer.kind == BufferKind::boundary_gradient) bound.grad_input = views(buffer, place(index));
+    if (buffer.kind == BufferKind::saved) bound.saved = place(index);
+    if (buffer.kind == BufferKind::workspace) bound.workspace = place(index);
+    if (buffer.kind == BufferKind::gradient_slot) slots[buffer.group] = place(index);
+  }
+  if (instruction.op != Op::backward && instruction.op != Op::loss) return bound;
+
+  const std::vector<int>& groups = plan_.chain.units[instruction.unit].gradients;
+  std::vector<bool> adds(plan_.groups.size(), false);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    adds[groups[i]] = instruction.adds[i];
+    if (!instruction.adds[i]) bound.fresh_slots.emplace_back(groups[i], slots[groups[i]]);
+  }
+  for (const int parameter : chain_.units[instruction.unit]->parameters()) {
+    const ParameterPlace& where = state_.place(parameter);
+    const ParameterSpec& spec = chain_.parameters[parameter];
+    if (!spec.trainable) {
+      bound.gradients.push_back({});
+      continue;
+    }
+    std::byte* data = slots[where.group] + where.offset * size_of(chain_.compute_dtype);
+    bound.gradients.push_back({Tensor(data, chain_.compute_dtype, {spec.rows, spec.columns}), adds[where.group]});
+  }
+  return bound;
+}
+
+StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
+  TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
+  batches_ = batches;
+  step_options_ = options;
+  report_ = StepReport{};
+  own_losses_.assign(batches.size(), 0.0);
+  executor_->run();
+  return report_;
+}
+
+void Engine::run(int index) {
+  const Instruction& instruction = plan_.program.instructions[index];
+  const Bound& bound = bound_[index];
+  switch (instruction.op) {
+    case Op::count: return run_count();
+    case Op::forward:
+    case Op::loss:
+    case Op::backward: return run_compute(instruction, bound);
+    case Op::accumulate: return run_accumulate(instruction, bound);
+    case Op::reduce: return run_reduce(instruction, bound);
+    case Op::report: return run_report();
+    case Op::norm: return run_norm();
+    case Op::step: return run_step(instruction);
+  }
+}
+
+void Engine::run_count() {
+  std::int64_t own = 0;
+  for (const Batch& batch : batches_) {
+    own += std::count_if(batch.labels, batch.labels + batch.shape.tokens(), [](std::int32_t label) { return label >= 0; });
+  }
+  std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
+  comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  for (const std::int64_t count : all) report_.valid_tokens += count;
+}
+
+void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
+  const Unit& unit = *chain_.units[instruction.unit];
+  const Batch& batch = batches_[instruction.round];
+  // Bytes between parameters belong to nobody, but norm and optimizer run over whole groups.
+  for (const auto& [group, slot] : bound.fresh_slots) {
+    const std::int64_t element = size_of(chain_.compute_dtype);
+    for (const auto& [begin, end] : gaps_[group]) {
+      std::memset(slot + begin * element, 0, static_cast<std::size_t>((end - begin) * element));
+    }
+  }
+  switch (instruction.op) {
+    case Op::forward:
+      failpoint("engine.forward", comm_.rank());
+      unit.forward({batch, parameters_of(instruction.unit), bound.input, bound.output, bound.saved, bound.workspace});
+      return;
+    case Op::loss: {
+      const double scale = report_.valid_tokens > 0 ? 1.0 / static_cast<double>(report_.valid_tokens) : 0.0;
+      const LossResult loss = unit.loss({batch, parameters_of(instruction.unit), bound.input, bound.grad_input,
+                                         bound.gradients, scale, bound.workspace});
+      own_losses_[instruction.round] = loss.sum;
+      return;
+    }
+    default:
+      unit.backward({batch, parameters_of(instruction.unit), bound.input, bound.grad_output, bound.grad_input,
+                     bound.gradients, bound.saved, bound.workspace});
+  }
+}
+
+void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) {
+  const std::int64_t numel = plan_.groups[instruction.group].numel;
+  float* accumulator = state_.accumulator(instruction.group);
+  if (chain_.compute_dtype == DType::f32) {
+    kernels::table<float>().accumulate(numel, reinterpret_cast<const float*>(bound.slot), accumulator, instruction.first);
+  } else {
+    kernels::table<bfloat16>().accumulate(numel, reinterpret_cast<const bfloat16*>(bound.slot), accumulator,
+                                          instruction.first);
+  }
+}
+
+void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
+  failpoint("engine.reduce", comm_.rank());
+  const StorageGroup& group = plan_.groups[instruction.group];
+  float* accumulator = state_.accumulator(instruction.group);
+  switch (instruction.reduce) {
+    case schedule::ReduceKind::reduce_scatter:
+      comm::ordered_reduce_scatter(comm_, bound.slot, chain_.compute_dtype, accumulator, group.slice_numel(),
+                                   instruction.participants, instruction.first);
+      return;
+    case schedule::ReduceKind::all_gather: {
+      const std::span<std::byte> all(reinterpret_cast<std::byte*>(accumulator), static_cast<std::size_t>(group.numel) * 4);
+      const std::size_t slice = all.size() / static_cast<std::size_t>(comm_.world_size());
+      comm::all_gather(comm_, all.subspan(slice * static_cast<std::size_t>(comm_.rank()), slice), all);
+      return;
+    }
+    case schedule::ReduceKind::all_reduce:
+      comm::ordered_all_reduce(comm_, accumulator, group.slice_numel());
+      return;
+    case schedule::ReduceKind::none: break;
+  }
+  TRIREME_CHECK(false, "REDUCE without a kind");
+}
+
+void Engine::run_report() {
+  const std::size_t rounds = own_losses_.size();
+  std::vector<double> own = own_losses_;
+  own.push_back(step_options_.stop_requested ? 1.0 : 0.0);
+  std::vector<double> all(own.size() * static_cast<std::size_t>(comm_.world_size()));
+  comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
+  for (int m = 0; m < options_.split.num_micro_batches; ++m) {
+    const int rank = m % options_.split.num_data_ranks, round = m / options_.split.num_data_ranks;
+    report_.micro_batch_losses.push_back(all[static_cast<std::size_t>(rank) * own.size() + static_cast<std::size_t>(round)]);
+    sum += report_.micro_batch_losses.back();
+  }
+  report_.loss = report_.valid_tokens > 0 ? sum / static_cast<double>(report_.valid_tokens) : 0.0;
+  for (int rank = 0; rank < comm_.world_size(); ++rank) {
+    if (all[static_cast<std::size_t>(rank) * own.size() + rounds] != 0) report_.stop_requested = true;
+  }
+}
+
+void Engine::run_norm() {
+  double sum = 0;
+  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+    if (!plan_.groups[g].trainable) continue;
+    sum += kernels::flat_table().sum_of_squares(plan_.groups[g].numel, state_.accumulator(static_cast<int>(g)));
+  }
+  const auto norm = static_cast<float>(std::sqrt(sum));
+  if (!std::isfinite(norm)) {  // as it is whenever the loss is not
+    throw Error(1302, "step " + std::to_string(step_options_.step),
+                "the gradient norm is " + std::to_string(norm) + "; weights and optimizer state are those of the step before",
+                "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often");
+  }
+  report_.gradient_norm = norm;
+  const double limit = options_.gradient_clipping;
+  report_.clip_factor = limit > 0 && norm > limit ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
+}
+
+void Engine::run_step(const Instruction& instruction) {
+  const StorageGroup& group = plan_.groups[instruction.group];
+  const auto step = static_cast<double>(step_options_.step);
+  const kernels::AdamWArguments arguments{.learning_rate = step_options_.learning_rate,
+                                          .beta1 = options_.beta1,
+                                          .beta2 = options_.beta2,
+                                          .eps = options_.eps,
+                                          .weight_decay = group.decay ? options_.weight_decay : 0.0,
+                                          .bias_correction1 = 1.0 - std::pow(options_.beta1, step),
+                                          .bias_correction2 = 1.0 - std::pow(options_.beta2, step),
+                                          .gradient_scale = report_.clip_factor};
+  kernels::flat_table().adamw(group.numel, arguments, state_.master(instruction.group),
+                              state_.first_moment(instruction.group), state_.second_moment(instruction.group),
+                              state_.accumulator(instruction.group));
+  if (chain_.compute_dtype == DType::bf16) {
+    kernels::table<bfloat16>().cast_from_float(group.numel, state_.master(instruction.group),
+                                               static_cast<bfloat16*>(state_.weights(instruction.group)));
+  }
+}
+
+LossResult Engine::evaluate(const Batch& batch) {
+  std::int64_t boundary = 0;
+  for (const auto& unit : plan_.chain.units) boundary = std::max(boundary, unit.output_bytes);
+  boundary = (boundary + 255) / 256 * 256;
+  std::byte* workspace = arena_.at(2 * boundary);
+  std::vector<Tensor> input;
+  for (std::size_t u = 0; u + 1 < chain_.units.size(); ++u) {
+    const Unit& unit = *chain_.units[u];
+    std::vector<Tensor> output =
+        boundary_views(unit.output(batch.shape), arena_.at(static_cast<std::int64_t>(u % 2) * boundary));
+    unit.forward({batch, parameters_of(static_cast<int>(u)), input, output, nullptr, workspace});
+    input = std::move(output);
+  }
+  const auto head = static_cast<int>(chain_.units.size()) - 1;
+  return chain_.units.back()->loss({batch, parameters_of(head), input, {}, {}, 0.0, workspace});
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,110 @@
+// One rank's engine: plans a step, proves it, owns all memory, and runs it.
+//
+//   Engine engine(chain, options, comm);      // plan() tells sizes before any memory is taken
+//   engine.state().initialize(seed);
+//   StepReport report = engine.step(batches, step_options);
+//
+// A step is closed: when step() returns, every lane has drained, weights are updated, and the communicator is free for other use.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "chain/chain.h"
+#include "comm/communicator.h"
+#include "engine/executor.h"
+#include "engine/model_state.h"
+#include "kernels/kernels.h"
+#include "layout/mesh.h"
+#include "schedule/build.h"
+
+namespace trireme::engine {
+
+struct EngineOptions {
+  BatchShape micro_batch;  // B, T
+  MicroBatchSplit split;   // M micro-batches over the data ranks
+  bool reduce_each_micro_batch = false;
+  int gradient_slots = 2;
+  double gradient_clipping = 0;  // 0: off
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+};
+
+// What a step is before it runs: the groups, and the proven program of one rank.
+struct StepPlan {
+  std::vector<StorageGroup> groups;
+  schedule::ChainSpec chain;
+  schedule::Options options;
+  schedule::Program program;
+  std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
+};
+
+// Builds, lowers and verifies the programs of all ranks. Throws Error TR1310 with the first finding when a program does not hold.
+StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank);
+
+struct StepOptions {
+  double learning_rate = 0;
+  std::int64_t step = 1;   // 1, 2, ...: bias correction's t
+  bool stop_requested = false;  // by this rank
+};
+
+struct StepReport {
+  double loss = 0;                  // mean over the valid tokens of the global batch
+  std::int64_t valid_tokens = 0;    // of the global batch
+  std::vector<double> micro_batch_losses;  // sums, global order
+  double gradient_norm = 0;         // before the clip
+  double clip_factor = 1;
+  bool stop_requested = false;      // by any rank
+};
+
+class Engine {
+ public:
+  // chain must outlive the engine. comm may be used by others between steps, not during one.
+  Engine(const Chain& chain, const EngineOptions& options, comm::Communicator& comm);
+
+  const StepPlan& plan() const { return plan_; }
+  ModelState& state() { return state_; }
+
+  // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Throws Error TR1302 when the loss or the gradient norm is
+  // not finite: weights and optimizer state are then untouched.
+  StepReport step(std::span<const Batch> batches, const StepOptions& options);
+
+  // Forward and loss only, on this rank alone.
+  LossResult evaluate(const Batch& batch);
+
+ private:
+  struct Bound;  // an instruction's views, resolved once
+  void run(int instruction);
+  void run_compute(const schedule::Instruction& instruction, const Bound& bound);
+  void run_count();
+  void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
+  void run_report();
+  void run_norm();
+  void run_step(const schedule::Instruction& instruction);
+  void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
+  Bound bind(const schedule::Instruction& instruction) const;
+  std::span<const Tensor> parameters_of(int unit) const { return unit_parameters_[unit]; }
+
+  const Chain& chain_;
+  EngineOptions options_;
+  comm::Communicator& comm_;
+  StepPlan plan_;
+  ModelState state_;
+  Memory arena_;
+  std::vector<std::vector<Tensor>> unit_parameters_;
+  std::vector<Bound> bound_;
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> gaps_;  // per group: element ranges that no parameter covers
+
+  // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.
+  std::span<const Batch> batches_;
+  StepOptions step_options_;
+  std::vector<double> own_losses_;
+  StepReport report_;
+  std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
+ public:
+  ~Engine();
+};
+
+}  // namespace trireme::engine

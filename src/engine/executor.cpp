@@ -1,0 +1,112 @@
+#include "engine/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme::engine {
+
+using schedule::kNumLanes;
+
+Executor::Executor(const schedule::Program& program, Run run, std::function<void()> on_failure)
+    : run_(std::move(run)), on_failure_(std::move(on_failure)) {
+  const auto& instructions = program.instructions;
+  std::vector<int> position(instructions.size());  // 1-based place within its lane
+  for (std::size_t i = 0; i < instructions.size(); ++i) {
+    Lane& lane = lanes_[static_cast<int>(instructions[i].lane)];
+    lane.instructions.push_back(static_cast<int>(i));
+    position[i] = static_cast<int>(lane.instructions.size());
+  }
+  for (const auto& instruction : instructions) {
+    std::array<int, kNumLanes> counts{};
+    for (const int other : instruction.waits) {
+      int& count = counts[static_cast<int>(instructions[other].lane)];
+      count = std::max(count, position[other]);
+    }
+    lanes_[static_cast<int>(instruction.lane)].waits.push_back(counts);
+  }
+  thread_ = std::thread([this] { reduce_thread(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Executor::run() {
+  {
+    const std::lock_guard lock(mutex_);
+    TRIREME_CHECK(failure_ == nullptr, "an executor that failed was asked to run again");
+    for (Lane& lane : lanes_) lane.completed = 0;
+    reduce_drained_ = false;
+    ++generation_;
+  }
+  changed_.notify_all();
+  run_lane(lanes_[static_cast<int>(schedule::Lane::compute)]);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return reduce_drained_; });
+  if (failure_ != nullptr) std::rethrow_exception(failure_);
+}
+
+void Executor::reduce_thread() {
+  int seen = 0;
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || generation_ != seen; });
+      if (stop_) return;
+      seen = generation_;
+    }
+    run_lane(lanes_[static_cast<int>(schedule::Lane::reduce)]);
+    {
+      const std::lock_guard lock(mutex_);
+      reduce_drained_ = true;
+    }
+    changed_.notify_all();
+  }
+}
+
+void Executor::run_lane(Lane& lane) {
+  try {
+    for (std::size_t i = 0; i < lane.instructions.size(); ++i) {
+      if (!wait_for(lane.waits[i])) return;
+      run_(lane.instructions[i]);
+      {
+        const std::lock_guard lock(mutex_);
+        ++lane.completed;
+      }
+      changed_.notify_all();
+    }
+  } catch (...) {
+    fail();
+  }
+}
+
+bool Executor::wait_for(const std::array<int, kNumLanes>& counts) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    if (failure_ != nullptr) return true;
+    for (int lane = 0; lane < kNumLanes; ++lane) {
+      if (lanes_[lane].completed < counts[lane]) return false;
+    }
+    return true;
+  });
+  return failure_ == nullptr;
+}
+
+void Executor::fail() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ != nullptr) return;
+    failure_ = std::current_exception();
+  }
+  changed_.notify_all();
+  on_failure_();
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,98 @@
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "schedule/lower.h"
+#include "schedule/verify.h"
+
+namespace trireme::engine {
+
+namespace {
+
+schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups, const BatchShape& shape) {
+  schedule::ChainSpec spec;
+  std::vector<int> group_of(chain.parameters.size(), -1);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    spec.groups.push_back({groups[g].name, groups[g].numel, groups[g].trainable});
+    for (const int parameter : groups[g].parameters) group_of[parameter] = static_cast<int>(g);
+  }
+  for (std::size_t u = 0; u < chain.units.size(); ++u) {
+    const Unit& unit = *chain.units[u];
+    const bool head = u + 1 == chain.units.size();
+    const UnitCost forward = unit.describe(Phase::forward, shape);
+    const UnitCost backward = unit.describe(Phase::backward, shape);
+    schedule::UnitSpec out;
+    out.name = unit.name();
+    for (const int parameter : unit.parameters()) {
+      const int group = group_of[parameter];
+      if (std::find(out.reads.begin(), out.reads.end(), group) != out.reads.end()) continue;
+      out.reads.push_back(group);
+      if (groups[group].trainable) out.gradients.push_back(group);
+    }
+    out.output_bytes = head ? 0 : boundary_bytes(unit.output(shape));
+    out.saved_bytes = head ? 0 : forward.saved_bytes;
+    out.forward_workspace_bytes = head ? 0 : forward.workspace_bytes;
+    out.backward_workspace_bytes = backward.workspace_bytes;
+    out.backward_reads_input = backward.reads_input && u > 0;
+    spec.units.push_back(std::move(out));
+  }
+  return spec;
+}
+
+std::string owner_of(schedule::BufferKind kind) {
+  using enum schedule::BufferKind;
+  switch (kind) {
+    case weights: return "weights";
+    case state: return "optimizer state";
+    case accumulator: return "gradient accumulators";
+    case token_count:
+    case losses:
+    case gradient_norm: return "scalars";
+    case gradient_slot: return "gradient slots";
+    case activation: return "activations";
+    case saved: return "saved for backward";
+    case boundary_gradient: return "activation gradients";
+    case workspace: return "workspace";
+  }
+  return "other";
+}
+
+}  // namespace
+
+StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
+  StepPlan plan;
+  const int world_size = options.split.num_data_ranks;
+  std::vector<std::vector<int>> unit_parameters;
+  std::vector<std::string> unit_names;
+  for (const auto& unit : chain.units) {
+    unit_parameters.push_back(unit->parameters());
+    unit_names.push_back(unit->name());
+  }
+  plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, world_size);
+  plan.chain = describe_chain(chain, plan.groups, options.micro_batch);
+  const bool fp32 = chain.compute_dtype == DType::f32;
+  plan.options = {.world_size = world_size,
+                  .num_micro_batches = options.split.num_micro_batches,
+                  .reduce_each_micro_batch = options.reduce_each_micro_batch,
+                  .compute_element_bytes = size_of(chain.compute_dtype),
+                  .accumulator_element_bytes = 4,
+                  .state_bytes_per_element = fp32 ? 8 : 12,
+                  .weights_are_master = fp32,
+                  .gradient_slots = options.gradient_slots};
+  std::vector<schedule::Program> programs;
+  for (int r = 0; r < world_size; ++r) {
+    programs.push_back(schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options));
+  }
+  const auto findings = schedule::verify(plan.chain, plan.options, programs);
+  if (!findings.empty()) {
+    throw Error(1310, "schedule of rank " + std::to_string(findings[0].rank), findings[0].what,
+                "nothing was started; this is a defect of Trireme, please report it with the configuration");
+  }
+  plan.program = std::move(programs[rank]);
+  for (const schedule::Buffer& buffer : plan.program.buffers) {
+    if (schedule::is_persistent(buffer.kind)) plan.memory_by_owner[owner_of(buffer.kind)] += buffer.bytes;
+  }
+  plan.memory_by_owner["arena"] = plan.program.arena_bytes;
+  return plan;
+}
+
+}  // namespace trireme::engine

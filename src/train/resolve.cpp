@@ -1,0 +1,125 @@
+#include "train/resolve.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace trireme::train {
+
+namespace {
+
+using config::Plan;
+
+std::string place_of(const Plan& plan, const std::string& key) {
+  const auto origin = plan.origins.find(key);
+  return origin == plan.origins.end() ? key : origin->second.place + ": " + key;
+}
+
+std::int64_t micro_batches_of(const Plan& plan, int world_size, const std::optional<ResumeFacts>& resume,
+                              std::vector<std::string>& notices) {
+  const std::int64_t micro = plan.training.micro_batch_size;
+  const std::optional<std::int64_t> wanted = plan.training.global_batch_size;
+  if (!resume) return wanted ? *wanted / micro : plan.training.gradient_accumulation_steps * world_size;
+
+  const std::int64_t saved = resume->num_micro_batches * resume->micro_batch_size;
+  if (wanted && *wanted != saved) {
+    throw Error(2221, place_of(plan, "training.global_batch_size"),
+                "is " + std::to_string(*wanted) + ", but the checkpoint to resume from was made with " + std::to_string(saved) +
+                    " (" + std::to_string(resume->num_micro_batches) + " micro-batches of " +
+                    std::to_string(resume->micro_batch_size) + ")",
+                "a run keeps its global batch: set it to " + std::to_string(saved) + ", or start anew with checkpoint.resume=never");
+  }
+  if (saved % micro != 0) {
+    throw Error(2222, place_of(plan, "training.micro_batch_size"),
+                "is " + std::to_string(micro) + ", which does not divide the checkpoint's global batch of " + std::to_string(saved),
+                "use " + std::to_string(resume->micro_batch_size) + " as before, or another divisor");
+  }
+  if (micro != resume->micro_batch_size) {
+    notices.push_back("micro_batch_size was " + std::to_string(resume->micro_batch_size) + " and is now " +
+                      std::to_string(micro) + ": the run goes on with the same global batch, but not with the same bits");
+  }
+  return saved / micro;
+}
+
+std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const DataFacts& data,
+                            std::vector<std::string>& notices) {
+  const auto batch = static_cast<std::uint64_t>(global_batch);
+  if (plan.training.max_steps) {
+    notices.push_back("the run ends after training.max_steps = " + std::to_string(*plan.training.max_steps) + " steps" +
+                      (plan.training.num_epochs ? " (it wins over training.num_epochs)" : ""));
+    return *plan.training.max_steps;
+  }
+  const auto epochs = static_cast<std::uint64_t>(plan.training.num_epochs.value_or(1));
+  const std::uint64_t steps = data.num_samples * epochs / batch;
+  if (steps == 0) {
+    throw Error(2230, place_of(plan, "training.num_epochs"),
+                "the data has " + std::to_string(data.num_samples) + " samples: " + std::to_string(epochs) +
+                    " epochs are less than one step of " + std::to_string(batch) + " samples",
+                "use a smaller global_batch_size or sequence_length, more text, or max_steps");
+  }
+  const std::uint64_t left = data.num_samples * epochs - steps * batch;
+  notices.push_back("the run ends after training.num_epochs = " + std::to_string(epochs) + " epochs = " + std::to_string(steps) +
+                    " steps" +
+                    (left > 0 ? "; the last " + std::to_string(left) + " samples do not fill a step and are left out" : ""));
+  return static_cast<std::int64_t>(steps);
+}
+
+LlamaConfig model_of(const Plan& plan, const DataFacts& data) {
+  const config::ModelPlan& m = plan.model;
+  if (m.vocab_size && *m.vocab_size < data.vocabulary) {
+    throw Error(2240, place_of(plan, "model.vocab_size"),
+                "is " + std::to_string(*m.vocab_size) + ", but the data's tokenizer has " + std::to_string(data.vocabulary) + " ids",
+                "leave it out, or set it to at least " + std::to_string(data.vocabulary));
+  }
+  return {.vocabulary = m.vocab_size.value_or(data.vocabulary),
+          .hidden_size = m.hidden_size,
+          .intermediate_size = m.intermediate_size,
+          .num_layers = m.num_layers,
+          .num_heads = m.num_heads,
+          .num_key_value_heads = m.num_key_value_heads,
+          .head_dim = m.head_dim,
+          .max_positions = m.max_position_embeddings,
+          .rope_theta = m.rope_theta,
+          .rms_norm_eps = m.rms_norm_eps,
+          .init_std = m.initializer_range,
+          .tie_word_embeddings = m.tie_word_embeddings};
+}
+
+}  // namespace
+
+ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume) {
+  ResolvedRun run;
+  run.model = model_of(plan, data);
+  run.compute_dtype = plan.training.mixed_precision == config::MixedPrecision::bf16 ? DType::bf16 : DType::f32;
+  const std::int64_t micro = plan.training.micro_batch_size;
+  const std::int64_t micro_batches = micro_batches_of(plan, world_size, resume, run.notices);
+  if (world_size > micro_batches) {
+    const std::int64_t global = micro_batches * micro;
+    throw Error(2210, place_of(plan, "training.micro_batch_size"),
+                "global batch " + std::to_string(global) + " = micro_batch_size " + std::to_string(micro) + " x " +
+                    std::to_string(micro_batches) + " micro-batches: too few for " + std::to_string(world_size) + " ranks",
+                "start at most " + std::to_string(micro_batches) + " ranks, or use a global_batch_size of at least " +
+                    std::to_string(micro * world_size) + ", or a micro_batch_size of at most " +
+                    std::to_string(std::max<std::int64_t>(1, global / world_size)));
+  }
+  run.global_batch_size = micro_batches * micro;
+  run.tokens_per_step = run.global_batch_size * plan.data.sequence_length;
+  run.total_steps = total_steps_of(plan, run.global_batch_size, data, run.notices);
+  run.engine = {.micro_batch = {micro, plan.data.sequence_length},
+                .split = {static_cast<int>(micro_batches), world_size},
+                .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,
+                .gradient_slots = plan.distributed.gradient_slots,
+                .gradient_clipping = plan.training.gradient_clipping,
+                .beta1 = plan.training.adam_beta1,
+                .beta2 = plan.training.adam_beta2,
+                .eps = plan.training.adam_eps,
+                .weight_decay = plan.training.weight_decay};
+  run.law = {.kind = plan.training.lr_scheduler,
+             .peak = plan.training.learning_rate,
+             .minimum = plan.training.min_learning_rate,
+             .warmup_steps = plan.training.warmup_steps,
+             .total_steps = run.total_steps};
+  return run;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,41 @@
+// From the plan and the facts of model, data and world size to the numbers of one run. Pure: no files, no processes.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/plan.h"
+#include "engine/engine.h"
+#include "models/llama.h"
+#include "optim/law.h"
+
+namespace trireme::train {
+
+struct DataFacts {
+  std::int64_t vocabulary = 0;
+  std::uint64_t num_samples = 0;  // of the train split
+};
+
+// What a checkpoint says of the batch: its global batch wins over the plan's accumulation.
+struct ResumeFacts {
+  std::int64_t num_micro_batches = 0, micro_batch_size = 0;
+};
+
+struct ResolvedRun {
+  LlamaConfig model;
+  DType compute_dtype = DType::f32;
+  engine::EngineOptions engine;
+  optim::Law law;
+  std::int64_t total_steps = 0;
+  std::int64_t global_batch_size = 0;  // samples
+  std::int64_t tokens_per_step = 0;
+  std::vector<std::string> notices;
+};
+
+// Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks than micro-batches, a
+// vocabulary below the tokenizer's, less than one step of data.
+ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,
+                    const std::optional<ResumeFacts>& resume = std::nullopt);
+
+}  // namespace trireme::train

@@ -1,0 +1,154 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/failpoint.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/manifest.h"
+#include "data/tokenizer.h"
+#include "models/llama.h"
+
+namespace trireme::train {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
+  if (reader == nullptr) return std::nullopt;
+  return ResumeFacts{reader->manifest().num_micro_batches, reader->manifest().micro_batch_size};
+}
+
+// Data without a held-out share is trained on without evaluation.
+std::unique_ptr<data::Dataset> open_held_out(const config::Plan& plan) {
+  if (plan.training.eval_samples && *plan.training.eval_samples == 0) return nullptr;
+  if (data::read_manifest(plan.data.path).heldout.tokens == 0) return nullptr;
+  return std::make_unique<data::Dataset>(
+      plan.data.path, "heldout", data::DatasetOptions{plan.data.sequence_length, plan.data.document_borders});
+}
+
+}  // namespace
+
+Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
+    : plan_(plan),
+      options_(options),
+      comm_(*options.comm),
+      train_data_(plan.data.path, "train", {plan.data.sequence_length, plan.data.document_borders}) {
+  kernels::set_num_threads(plan_.training.compute_threads);
+  resumed_step_ = agree_on_checkpoint();
+  run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(), facts_of(resumed_.get()));
+  chain_ = make_llama(run_.model, run_.compute_dtype);
+  engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
+  if (resumed_ != nullptr) {
+    load(*resumed_);
+    resumed_.reset();
+  } else {
+    engine_->state().initialize(plan_.training.seed);
+  }
+  loader_ = std::make_unique<data::Loader>(
+      train_data_, data::SampleOrder{plan_.training.seed, train_data_.num_samples(), true},
+      data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
+                          .split = run_.engine.split,
+                          .data_rank = comm_.rank(),
+                          .num_workers = plan_.data.num_workers,
+                          .prefetch = plan_.data.prefetch_factor});
+  loader_->seek(position_);
+  held_out_ = open_held_out(plan_);
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::begin() {
+  begin_attempt();
+  if (!is_first_rank()) return;
+  const auto& folder = plan_.output_dir;
+  write_file_atomic(folder / "config.resolved.yaml", config::to_yaml(plan_));
+  data::save_tokenizer(train_data_.tokenizer_folder().string(), folder / "tokenizer");
+  sinks_.push_back(monitor::make_jsonl(folder / "metrics.jsonl", step_));
+  if (options_.console) sinks_.push_back(monitor::make_console(plan_.monitor.log_interval));
+  for (const std::string& notice : plan_.notices) log::info(notice);
+  for (const std::string& notice : run_.notices) log::info(notice);
+  nlohmann::json event{{"event", resumed_step_ ? "resume" : "start"},
+                       {"run_id", run_id_},
+                       {"attempt", attempt_},
+                       {"step", step_},
+                       {"total_steps", run_.total_steps},
+                       {"world_size", comm_.world_size()},
+                       {"num_micro_batches", run_.engine.split.num_micro_batches},
+                       {"parameters", chain_.num_parameters()},
+                       {"tokens_per_step", run_.tokens_per_step},
+                       {"compute_dtype", std::string(to_string(run_.compute_dtype))},
+                       {"kernel_level", std::string(kernels::to_string(kernels::level()))}};
+  emit(event);
+}
+
+RunResult Trainer::run() {
+  begin();
+  while (step_ < run_.total_steps) {
+    failpoint("train.step", comm_.rank());
+    const Clock::time_point start = Clock::now();
+    const data::StepBatches batches = loader_->next();
+    if (options_.on_batches) options_.on_batches(batches, step_ + 1);
+    const engine::StepReport report = engine_->step(
+        batches.rounds, {.learning_rate = optim::learning_rate(run_.law, step_ + 1),
+                         .step = step_ + 1,
+                         .stop_requested = options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)});
+    ++step_;
+    position_ += static_cast<std::uint64_t>(run_.global_batch_size);
+    const monitor::StepRecord record = record_of(report, seconds_since(start));
+    for (const auto& sink : sinks_) sink->step(record);
+    if (options_.on_step) options_.on_step(record);
+
+    const bool last = step_ == run_.total_steps;
+    const std::int64_t eval_interval = plan_.training.eval_interval, save_interval = plan_.checkpoint.save_interval;
+    if (!last && eval_interval > 0 && step_ % eval_interval == 0) evaluate();
+    if (!last && report.stop_requested) {
+      save();
+      emit({{"event", "stop"}, {"step", step_}, {"reason", "signal"}});
+      return {step_, true};
+    }
+    if (!last && save_interval > 0 && step_ % save_interval == 0) save_or_go_on();
+  }
+  finish();
+  return {step_, false};
+}
+
+void Trainer::finish() {
+  save();
+  evaluate();
+  emit({{"event", "done"},
+        {"step", step_},
+        {"data_position", position_},
+        {"seed", plan_.training.seed},
+        {"sequence_length", plan_.data.sequence_length},
+        {"document_borders", plan_.data.document_borders}});
+}
+
+monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double seconds) {
+  // A slow first step should not spoil the time left; ten steps of memory smooth it.
+  seconds_per_step_ = seconds_per_step_ == 0 ? seconds : 0.9 * seconds_per_step_ + 0.1 * seconds;
+  return {.step = step_,
+          .total_steps = run_.total_steps,
+          .epoch = static_cast<double>(position_) / static_cast<double>(train_data_.num_samples()),
+          .loss = report.loss,
+          .learning_rate = optim::learning_rate(run_.law, step_),
+          .gradient_norm = report.gradient_norm,
+          .clipped_gradient_norm = report.gradient_norm * report.clip_factor,
+          .tokens_per_s = static_cast<double>(run_.tokens_per_step) / seconds,
+          .step_seconds = seconds,
+          .data_wait_seconds = loader_->last_wait_seconds(),
+          .tokens = position_ * static_cast<std::uint64_t>(plan_.data.sequence_length),
+          .memory_bytes = monitor::resident_bytes(),
+          .seconds_left = seconds_per_step_ * static_cast<double>(run_.total_steps - step_)};
+}
+
+void Trainer::emit(const nlohmann::json& event) {
+  for (const auto& sink : sinks_) sink->event(event);
+}
+
+}  // namespace trireme::train

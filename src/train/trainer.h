@@ -1,0 +1,84 @@
+// The Trainer: one rank's run from plan to last step. Can be built, run and destroyed many times in one process.
+//
+//   Trainer trainer(plan, {.comm = comm, .sinks = ...});
+//   RunResult result = trainer.run();
+//
+// All ranks build it with the same plan and call run() at the same time. Files are written by rank 0 (see docs/architecture.md).
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "config/plan.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "engine/engine.h"
+#include "monitor/metrics.h"
+#include "train/resolve.h"
+
+namespace trireme::train {
+
+struct TrainerOptions {
+  comm::Communicator* comm = nullptr;              // outlives the trainer
+  const std::atomic<bool>* stop = nullptr;         // set by a signal handler: save at the next step boundary on all ranks, end
+  bool console = true;                             // rank 0 prints to standard output
+  std::function<void(const data::StepBatches&, std::int64_t step)> on_batches;  // tests: the sample ids of a step, before it runs
+  std::function<void(const monitor::StepRecord&)> on_step;                      // every rank, after each step
+};
+
+struct RunResult {
+  std::int64_t last_step = 0;
+  bool stopped = false;  // before total_steps: exit code 75
+};
+
+class Trainer {
+ public:
+  // Opens the data, resumes or initialises. Throws Error; nothing is written before all checks passed on this rank.
+  Trainer(const config::Plan& plan, const TrainerOptions& options);
+  ~Trainer();
+
+  RunResult run();
+
+  std::int64_t step() const { return step_; }  // completed steps
+  engine::Engine& engine() { return *engine_; }
+
+ private:
+  std::optional<std::int64_t> agree_on_checkpoint();  // step to resume from; loads nothing yet
+  void load(const checkpoint::Reader& reader);
+  void begin();          // what a start writes: the attempt, resolved plan, tokenizer, logs
+  void begin_attempt();
+  void finish();
+  void save();           // once a step; throws when it cannot
+  void save_or_go_on();  // in mid-run: a failed save is told and tried again at the next interval
+  void evaluate();
+  void emit(const nlohmann::json& event);
+  monitor::StepRecord record_of(const engine::StepReport& report, double seconds);
+  std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }
+  bool is_first_rank() const { return comm_.rank() == 0; }
+
+  config::Plan plan_;
+  TrainerOptions options_;
+  comm::Communicator& comm_;
+  data::Dataset train_data_;
+  std::unique_ptr<data::Dataset> held_out_;
+  std::unique_ptr<checkpoint::Reader> resumed_;  // until loaded
+  ResolvedRun run_;
+  Chain chain_;
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<data::Loader> loader_;
+  std::vector<std::unique_ptr<monitor::Sink>> sinks_;
+  std::string run_id_;
+  int attempt_ = 0;
+  std::optional<std::int64_t> resumed_step_;
+  std::int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
+  std::uint64_t position_ = 0;  // of the global sample order
+  double seconds_per_step_ = 0;
+};
+
+}  // namespace trireme::train

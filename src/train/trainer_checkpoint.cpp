@@ -1,0 +1,166 @@
+// The Trainer's saving and resuming: which checkpoint all ranks agree on, what goes into one, what comes out.
+#include <array>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "comm/collectives.h"
+#include "train/trainer.h"
+
+namespace trireme::train {
+
+namespace {
+
+std::string new_run_id() {
+  std::random_device device;
+  std::string id;
+  for (int i = 0; i < 32; ++i) id += "0123456789abcdef"[device() % 16];
+  return id;
+}
+
+// Rank 0's words, on every rank.
+std::string broadcast_text(comm::Communicator& comm, const std::string& text) {
+  std::uint64_t size = text.size();
+  comm::broadcast(comm, std::as_writable_bytes(std::span(&size, 1)), 0);
+  std::string out = text;
+  out.resize(size);
+  comm::broadcast(comm, std::as_writable_bytes(std::span(out)), 0);
+  return out;
+}
+
+bool all_ranks(comm::Communicator& comm, bool mine) {
+  const char vote = mine ? 1 : 0;
+  std::string votes(static_cast<std::size_t>(comm.world_size()), 0);
+  comm::all_gather(comm, std::as_bytes(std::span(&vote, 1)), std::as_writable_bytes(std::span(votes)));
+  return votes.find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> Trainer::agree_on_checkpoint() {
+  if (plan_.checkpoint.resume == config::Resume::never) return std::nullopt;
+  // Rank 0 looks, all ranks try what it found, newest first: a step counts only when every rank can read it.
+  nlohmann::json found{{"steps", nlohmann::json::array()}, {"rejected", nlohmann::json::array()}};
+  if (is_first_rank()) {
+    std::vector<std::string> rejected;
+    for (const auto& candidate : checkpoint::list(checkpoints(), &rejected)) {
+      found["steps"].push_back({candidate.step, candidate.folder.string()});
+    }
+    found["rejected"] = rejected;
+  }
+  found = nlohmann::json::parse(broadcast_text(comm_, found.dump()));
+  std::vector<std::string> reasons = found["rejected"];
+  for (const auto& [step, folder] : found["steps"].get<std::vector<std::pair<std::int64_t, std::string>>>()) {
+    std::string reason;
+    try {
+      resumed_ = std::make_unique<checkpoint::Reader>(folder);
+    } catch (const Error& error) {
+      resumed_.reset();
+      reason = error.what();
+    }
+    if (all_ranks(comm_, resumed_ != nullptr)) {
+      for (const std::string& text : reasons) log::warn("checkpoint passed over: " + text);
+      return step;
+    }
+    reasons.push_back(reason.empty() ? folder + ": another rank cannot read it" : reason);
+  }
+  resumed_.reset();
+  if (!reasons.empty()) {
+    throw Error(5050, checkpoints().string(), "holds checkpoints, but no valid one; the last reason: " + reasons.back(),
+                "a run never starts from zero over them by itself: mend or move them, or say checkpoint.resume=never");
+  }
+  if (plan_.checkpoint.resume == config::Resume::must) {
+    throw Error(5051, checkpoints().string(), "checkpoint.resume is must, but there is no checkpoint",
+                "use checkpoint.resume=auto to start anew, or check output_dir");
+  }
+  return std::nullopt;
+}
+
+void Trainer::load(const checkpoint::Reader& reader) {
+  const checkpoint::Manifest& manifest = reader.manifest();
+  if (manifest.data_digest != train_data_.digest()) {
+    throw Error(4040, plan_.data.path.string(), "is not the data that the checkpoint at step " + std::to_string(manifest.step) +
+                                                    " was trained on (digest " + train_data_.digest() + ", not " +
+                                                    manifest.data_digest + ")",
+                "point data.path at the data of that run, or start anew with checkpoint.resume=never");
+  }
+  if (manifest.plan_digest != config::numeric_digest(plan_)) {
+    run_.notices.push_back("the plan differs from the checkpoint's in values that decide numbers: the curve goes on, the bits do not");
+  }
+  if (manifest.kernel_level != kernels::to_string(kernels::level()) ||
+      manifest.compute_threads != plan_.training.compute_threads) {
+    run_.notices.push_back("the checkpoint was made with " + manifest.kernel_level + " kernels and " +
+                           std::to_string(manifest.compute_threads) + " compute threads: sums may differ in the last bit");
+  }
+  engine_->state().for_each_logical([&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
+    reader.read(prefix + tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), data, stride);
+  });
+  engine_->state().refresh_weights();
+  step_ = saved_step_ = manifest.step;
+  position_ = manifest.data_position;
+  run_id_ = manifest.run_id;
+}
+
+void Trainer::begin_attempt() {
+  nlohmann::json start;
+  if (is_first_rank()) {
+    if (run_id_.empty()) run_id_ = new_run_id();
+    start = {{"run_id", run_id_}, {"attempt", checkpoint::begin_attempt(checkpoints(), run_id_, step_)}};
+  }
+  start = nlohmann::json::parse(broadcast_text(comm_, start.dump()));
+  run_id_ = start["run_id"];
+  attempt_ = start["attempt"];
+}
+
+void Trainer::save() {
+  if (saved_step_ == step_) return;
+  saved_step_ = step_;
+  if (!is_first_rank()) return;
+  checkpoint::Manifest manifest;
+  manifest.run_id = run_id_;
+  manifest.attempt = attempt_;
+  manifest.step = step_;
+  manifest.plan_digest = config::numeric_digest(plan_);
+  manifest.plan_yaml = config::to_yaml(plan_);
+  manifest.data_digest = train_data_.digest();
+  manifest.tokenizer_digest = train_data_.tokenizer_digest();
+  manifest.data_position = position_;
+  manifest.num_micro_batches = run_.engine.split.num_micro_batches;
+  manifest.micro_batch_size = plan_.training.micro_batch_size;
+  manifest.compute_threads = plan_.training.compute_threads;
+  manifest.kernel_level = kernels::to_string(kernels::level());
+  manifest.world_size = comm_.world_size();
+  manifest.good_steps = step_;
+
+  std::vector<checkpoint::NamedData> tensors;
+  std::vector<std::vector<float>> copies;  // of logical tensors whose rows are not contiguous in the group
+  engine_->state().for_each_logical([&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
+    if (tensor.box.rows() > 1 && stride != tensor.box.columns()) {
+      std::vector<float>& copy = copies.emplace_back(static_cast<std::size_t>(tensor.box.numel()));
+      for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
+        std::copy_n(data + row * stride, tensor.box.columns(), copy.data() + row * tensor.box.columns());
+      }
+      data = copy.data();
+    }
+    const auto bytes = std::as_bytes(std::span(data, static_cast<std::size_t>(tensor.box.numel())));
+    tensors.push_back({prefix + tensor.name, DType::f32, tensor.shape, bytes});
+  });
+  const auto folder = checkpoint::save(checkpoints(), std::move(manifest), tensors);
+  checkpoint::retain(checkpoints(), plan_.checkpoint.keep, resumed_step_);
+  emit({{"event", "save"}, {"step", step_}, {"folder", folder.string()}});
+}
+
+void Trainer::save_or_go_on() {
+  try {
+    save();
+  } catch (const Error& error) {
+    // A full disk in mid-run costs a checkpoint, not the run: nothing half-written is left, the next interval tries again.
+    log::error(std::string("no checkpoint at step ") + std::to_string(step_) + ", training goes on: " + error.what());
+    emit({{"event", "save_failed"}, {"step", step_}, {"error", error.what()}});
+    saved_step_ = -1;
+  }
+}
+
+}  // namespace trireme::train

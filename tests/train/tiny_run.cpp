@@ -1,0 +1,127 @@
+#include "train/tiny_run.h"
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/hash.h"
+#include "data/prepare.h"
+#include "support/temporary_folder.h"
+
+namespace trireme::testing {
+
+namespace {
+
+// Sentences of a small vocabulary, so that there is something to learn; 40 documents.
+void write_text(const std::filesystem::path& folder) {
+  const char* words[] = {"the", "sea", "ship", "oars", "wind", "captain", "rows", "north", "under", "a", "grey", "sky"};
+  std::mt19937 random(7);
+  std::filesystem::create_directories(folder);
+  std::ofstream out(folder / "tiny.jsonl");
+  for (int document = 0; document < 40; ++document) {
+    std::string text;
+    for (int i = 0; i < 60; ++i) text += std::string(words[random() % 12]) + (i % 9 == 8 ? ".\\n" : " ");
+    out << "{\"text\": \"" << text << "\"}\n";
+  }
+}
+
+std::string digest_of(engine::ModelState& state) {
+  Digest digest;
+  state.for_each_logical([&](const std::string&, const LogicalTensor& tensor, float* data, std::int64_t stride) {
+    for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
+      digest.add(std::as_bytes(std::span(data + row * stride, static_cast<std::size_t>(tensor.box.columns()))));
+    }
+  });
+  return digest.hex();
+}
+
+}  // namespace
+
+const std::filesystem::path& tiny_data() {
+  static const TemporaryFolder folder;
+  static const std::filesystem::path tokens = [] {
+    write_text(folder.path() / "text");
+    data::PrepareOptions options;
+    options.inputs = {folder.path() / "text"};
+    options.output = folder.path() / "tokens";
+    options.held_out = 0.1;
+    data::prepare(options);
+    return options.output;
+  }();
+  return tokens;
+}
+
+config::Plan tiny_plan(const TinyRun& run) {
+  const std::string yaml =
+      "name: tiny\n"
+      "output_dir: " + run.output_dir.string() + "\n"
+      "model: {family: llama, hidden_size: 32, intermediate_size: 48, num_layers: 2, num_heads: 4, num_key_value_heads: 2,\n"
+      "        max_position_embeddings: 16, tie_word_embeddings: " + (run.tied ? "true" : "false") + "}\n"
+      "data: {path: " + tiny_data().string() + ", sequence_length: 16}\n"
+      "training: {max_steps: " + std::to_string(run.steps) + ", micro_batch_size: " + std::to_string(run.micro_batch_size) +
+      ", global_batch_size: " + std::to_string(run.micro_batches * run.micro_batch_size) +
+      ", learning_rate: 3e-3, warmup_steps: 3, lr_scheduler: cosine, gradient_clipping: 1.0, seed: 11,\n"
+      "           reduce_each_micro_batch: " + (run.reduce_each_micro_batch ? "true" : "false") +
+      ", mixed_precision: '" + (run.bf16 ? "bf16" : "no") + "'}\n";
+  return config::parse_plan(yaml, "tiny.yaml", run.overrides);
+}
+
+TinyResult train_tiny(const TinyRun& run) {
+  const config::Plan plan = tiny_plan(run);
+  auto comms = comm::make_local(run.ranks);
+  std::vector<std::string> digests(static_cast<std::size_t>(run.ranks));
+  std::mutex mutex;
+  std::exception_ptr failure;
+  TinyResult result;
+
+  const auto rank_main = [&](int rank) {
+    std::atomic<bool> stop{false};
+    train::TrainerOptions options{.comm = comms[rank].get(), .stop = &stop, .console = false};
+    options.on_batches = [&](const data::StepBatches& batches, std::int64_t step) {
+      stop = run.stop_at && run.stop_at(rank, step);
+      const std::lock_guard lock(mutex);
+      for (const auto& ids : batches.samples) {
+        result.samples[step].insert(result.samples[step].end(), ids.begin(), ids.end());
+      }
+    };
+    options.on_step = [&](const monitor::StepRecord& record) {
+      if (rank != 0) return;
+      result.losses.push_back(record.loss);
+      result.learning_rates.push_back(record.learning_rate);
+      result.gradient_norms.push_back(record.gradient_norm);
+    };
+    train::Trainer trainer(plan, options);
+    const train::RunResult ended = trainer.run();
+    digests[rank] = digest_of(trainer.engine().state());
+    if (rank == 0) {
+      result.stopped = ended.stopped;
+      result.last_step = ended.last_step;
+    }
+  };
+
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        rank_main(rank);
+      } catch (const std::exception& error) {
+        {
+          const std::lock_guard lock(mutex);
+          if (failure == nullptr) failure = std::current_exception();
+        }
+        for (auto& comm : comms) comm->abort(error.what());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure != nullptr) std::rethrow_exception(failure);
+  for (auto& [step, ids] : result.samples) std::sort(ids.begin(), ids.end());
+  result.weights_digest = digests[0];
+  result.all_ranks_equal = std::all_of(digests.begin(), digests.end(), [&](const auto& d) { return d == digests[0]; });
+  return result;
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,46 @@
+// The one set-up of the training tests: a tiny Llama on a small made-up text, ranks as threads.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/plan.h"
+#include "train/trainer.h"
+
+namespace trireme::testing {
+
+struct TinyRun {
+  int ranks = 1;
+  int micro_batches = 4;     // M
+  int micro_batch_size = 2;  // B
+  int steps = 20;
+  bool reduce_each_micro_batch = true;
+  bool tied = true;
+  bool bf16 = false;
+  std::filesystem::path output_dir;
+  std::vector<std::string> overrides;  // key=value, last
+  // Asked on every rank before each step s: true requests a stop from that rank (it takes effect after step s).
+  std::function<bool(int rank, std::int64_t step)> stop_at;
+};
+
+struct TinyResult {
+  std::vector<double> losses, learning_rates, gradient_norms;      // of rank 0, one a step
+  std::map<std::int64_t, std::vector<std::uint64_t>> samples;      // by step, all ranks', sorted
+  std::string weights_digest;                                      // masters and moments of rank 0, by logical name
+  bool all_ranks_equal = false;                                    // every rank holds those bits
+  bool stopped = false;
+  std::int64_t last_step = 0;
+};
+
+// The folder of prepared data that all tests of this process share.
+const std::filesystem::path& tiny_data();
+
+config::Plan tiny_plan(const TinyRun& run);
+
+// Trains on `ranks` threads. The first exception of any rank comes out, after all threads have ended.
+TinyResult train_tiny(const TinyRun& run);
+
+}  // namespace trireme::testing
