@@ -29,9 +29,9 @@ struct Table {
 
   // y[n] = x[n] * rstd[n] * w, rstd[n] = 1 / sqrt(mean(x[n]^2) + eps), over C elements; rstd is kept for the backward.
   void (*rmsnorm_forward)(std::int64_t N, std::int64_t C, const T* x, const T* w, double eps, T* y, Acc* rstd);
-  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw). scratch: (C * (threads + 1)) Acc.
+  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw).
   void (*rmsnorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
-                           bool add_dx, T* dw, bool add_dw, Acc* scratch);
+                           bool add_dx, T* dw, bool add_dw);
 
   // Rotates pairs (i, i + D/2) of each head of x[N, heads, D] (row stride in elements) in place by positions[n] *
   // inv_freq[i]. sign +1 forward, -1 backward. cos_sin[position][D] holds D/2 cosines then D/2 sines (make_rope_table).
@@ -47,7 +47,7 @@ struct Table {
 
   // Causal grouped-query attention, scale 1/sqrt(D) given. qkv rows: [H*D | K*D | K*D]. starts[b*T + t] is the first
   // position of the document that position t of sequence b belongs to (0 without borders): t attends to starts .. t.
-  // lse[B, H, T] is kept. workspace: attention_workspace(B, T, H, K, D) bytes. out[B*T, H*D].
+  // lse[B, H, T] is kept. workspace: attention_workspace bytes. out[B*T, H*D].
   void (*attention_forward)(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D,
                             double scale, const T* qkv, const std::int32_t* starts, T* out, Acc* lse, void* workspace);
   // dqkv is overwritten.
@@ -101,8 +101,9 @@ const Table<T>& table(Level level);  // for tests
 const FlatTable& flat_table();
 const FlatTable& flat_table(Level level);
 
-std::int64_t attention_workspace(std::int64_t B, std::int64_t T, std::int64_t H, std::int64_t K,
-                                 std::int64_t D);  // bytes, any dtype
+// Bytes for forward and backward of the kernels that `threads` compute threads (num_threads() when they run, at most)
+// share.
+std::int64_t attention_workspace(DType dtype, std::int64_t T, std::int64_t D, int threads);
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C);
 // cos_sin[positions][D] for `rope`.
 void make_rope_table(std::int64_t positions, std::int64_t D, double theta, float* cos_sin);
@@ -113,9 +114,16 @@ void make_rope_table(std::int64_t positions, std::int64_t D, double theta, float
 template <class T>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add);
+// The same with c in the accumulator's type: bf16 products stay in fp32. May be called from inside a parallel region,
+// where it runs on one thread.
+template <class T>
+void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                    std::int64_t lda, const T* b, std::int64_t ldb, typename AccumulatorOf<T>::type* c,
+                    std::int64_t ldc, bool add);
 
 // Compute threads of the calling thread, for OpenMP and for LibTorch alike.
 void set_num_threads(int threads);
+int num_threads();
 // Whether bf16 GEMMs run on the CPU's own bf16 instructions (AMX or AVX512_BF16).
 bool cpu_is_fast_at_bf16();
 

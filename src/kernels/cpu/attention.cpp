@@ -1,0 +1,219 @@
+// Causal grouped-query attention. A task takes a block of query rows against all the keys that any of them may see,
+// which is one matrix product, one softmax over whole rows and one more product; keys that no row of the block may see
+// (later ones, those of earlier documents) are left out. The products go through gemm_unrounded: bf16 operands, fp32
+// sums.
+//
+// Workspace of a thread: scores and their gradients [rows, T] in Acc, the same in T for the products to read, a block
+// of head outputs [rows, D], and the key and value gradients [T, D], all in Acc.
+#include "kernels/cpu/attention_workspace.h"
+#include "kernels/cpu/level.h"
+#include "kernels/cpu/softmax.h"
+
+namespace trireme::kernels::TRIREME_LEVEL {
+namespace {
+
+struct Shape {
+  int64_t T, H, K, D;
+  int64_t stride() const { return (H + 2 * K) * D; }
+};
+
+// Query rows [begin, end) of a sequence and the keys [first_key, end) that they may see.
+struct Rows {
+  int64_t begin, end, first_key;
+  int64_t count() const { return end - begin; }
+  int64_t keys() const { return end - first_key; }
+};
+
+TRIREME_INLINE Rows rows_of_block(int64_t block, const Shape& s, const int32_t* starts) {
+  const int64_t rows = attention_block_rows(s.T);
+  Rows r{block * rows, smaller_of((block + 1) * rows, s.T), block * rows};
+  for (int64_t t = r.begin; t < r.end; ++t) r.first_key = smaller_of(r.first_key, starts[t]);
+  return r;
+}
+
+template <class T>
+struct Scratch {
+  Acc<T>*scores, *gradients, *head, *dk, *dv;
+  T *weights, *weight_gradients;
+};
+
+template <class T>
+TRIREME_INLINE Scratch<T> scratch_of_thread(void* workspace, const Shape& s) {
+  const AttentionWorkspace layout(s.T, s.D, sizeof(T));
+  char* base = static_cast<char*>(workspace) + omp_get_thread_num() * layout.bytes;
+  return {reinterpret_cast<Acc<T>*>(base + layout.scores),     reinterpret_cast<Acc<T>*>(base + layout.gradients),
+          reinterpret_cast<Acc<T>*>(base + layout.head),       reinterpret_cast<Acc<T>*>(base + layout.dk),
+          reinterpret_cast<Acc<T>*>(base + layout.dv),         reinterpret_cast<T*>(base + layout.weights),
+          reinterpret_cast<T*>(base + layout.weight_gradients)};
+}
+
+// step(task) for 0 .. tasks-1. Which thread takes which does not matter: tasks share no sums.
+template <class Step>
+TRIREME_INLINE void parallel_tasks(int64_t tasks, Step step) {
+  const int64_t threads = smaller_of(omp_get_max_threads(), tasks);
+  if (threads <= 1) {
+    for (int64_t i = 0; i < tasks; ++i) step(i);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (int64_t i = 0; i < tasks; ++i) step(i);
+}
+
+// weights = exp(scale * scores - largest) on the columns [begin, end) that the row may see, zero elsewhere.
+template <class T>
+TRIREME_INLINE Softmax<Acc<T>> softmax_row(const Acc<T>* scores, int64_t begin, int64_t end, int64_t columns,
+                                           Acc<T> scale, T* weights) {
+  const Acc<T> top = scale * largest_of(end - begin, scores + begin);
+  const auto scales = splat(scale);
+  const auto shift = splat(-top);
+  LaneSum<Acc<T>> sum;
+  for_each_vector<kLanesOf<T>>(end - begin, [&](int64_t j, auto lanes) {
+    j += begin;
+    const auto weight = exponential(multiply_add(load(scores + j, lanes), scales, shift));
+    sum.add(weight, lanes);
+    store(weights + j, weight, lanes);
+  });
+  memset(static_cast<void*>(weights), 0, begin * sizeof(T));
+  memset(static_cast<void*>(weights + end), 0, (columns - end) * sizeof(T));
+  return {top, sum.total()};
+}
+
+template <class T>
+void forward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
+                   const int32_t* starts, T* out, Acc<T>* lse, const Scratch<T>& scratch) {
+  const int64_t keys = r.keys();
+  gemm_unrounded(false, true, r.count(), keys, s.D, q + r.begin * s.stride(), s.stride(), k + r.first_key * s.stride(),
+                 s.stride(), scratch.scores, keys, false);
+  Acc<T> inverse[kAttentionMaxRows];
+  for (int64_t i = 0; i < r.count(); ++i) {
+    const int64_t t = r.begin + i;
+    const Softmax<Acc<T>> softmax = softmax_row(scratch.scores + i * keys, starts[t] - r.first_key, t + 1 - r.first_key,
+                                                keys, scale, scratch.weights + i * keys);
+    inverse[i] = 1 / softmax.sum;
+    lse[t] = softmax.largest + static_cast<Acc<T>>(::log(static_cast<double>(softmax.sum)));
+  }
+  gemm_unrounded(false, false, r.count(), s.D, keys, static_cast<const T*>(scratch.weights), keys,
+                 v + r.first_key * s.stride(), s.stride(), scratch.head, s.D, false);
+  for (int64_t i = 0; i < r.count(); ++i) {
+    const auto factor = splat(inverse[i]);
+    for_each_vector<kLanesOf<T>>(s.D, [&](int64_t d, auto lanes) {
+      store(out + (r.begin + i) * s.H * s.D + d, load(scratch.head + i * s.D + d, lanes) * factor, lanes);
+    });
+  }
+}
+
+// Turns scores into weights p = exp(scale * score - lse) and their gradients into scale * p * (gradient - delta), where
+// delta = sum over d of dout * out.
+template <class T>
+TRIREME_INLINE void backward_row(Acc<T>* scores, Acc<T>* gradients, int64_t begin, int64_t end, int64_t columns,
+                                 Acc<T> scale, Acc<T> lse, Acc<T> delta, T* weights, T* weight_gradients) {
+  const auto scales = splat(scale);
+  const auto shift = splat(-lse);
+  const auto deltas = splat(delta);
+  for_each_vector<kLanesOf<T>>(end - begin, [&](int64_t j, auto lanes) {
+    j += begin;
+    const auto p = exponential(multiply_add(load(scores + j, lanes), scales, shift));
+    const auto gradient = p * (load(gradients + j, lanes) - deltas) * scales;
+    store(weights + j, p, lanes);
+    store(weight_gradients + j, gradient, lanes);
+  });
+  for (T* row : {weights, weight_gradients}) {
+    memset(static_cast<void*>(row), 0, begin * sizeof(T));
+    memset(static_cast<void*>(row + end), 0, (columns - end) * sizeof(T));
+  }
+}
+
+template <class T>
+void store_rows(int64_t rows, int64_t D, const Acc<T>* from, T* to, int64_t stride) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for_each_vector<kLanesOf<T>>(
+        D, [=](int64_t d, auto lanes) { store(to + i * stride + d, load(from + i * D + d, lanes), lanes); });
+  }
+}
+
+template <class T>
+void backward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
+                    const int32_t* starts, const T* out, const Acc<T>* lse, const T* dout, T* dq,
+                    const Scratch<T>& scratch) {
+  const int64_t keys = r.keys(), stride = s.stride(), width = s.H * s.D;
+  const T* block_q = q + r.begin * stride;
+  const T* block_k = k + r.first_key * stride;
+  const T* block_dout = dout + r.begin * width;
+  gemm_unrounded(false, true, r.count(), keys, s.D, block_q, stride, block_k, stride, scratch.scores, keys, false);
+  gemm_unrounded(false, true, r.count(), keys, s.D, block_dout, width, v + r.first_key * stride, stride,
+                 scratch.gradients, keys, false);
+  for (int64_t i = 0; i < r.count(); ++i) {
+    const int64_t t = r.begin + i;
+    VectorOf<T> products = {};
+    for_each_vector<kLanesOf<T>>(s.D, [&](int64_t d, auto lanes) {
+      products = multiply_add(load(out + t * width + d, lanes), load(dout + t * width + d, lanes), products);
+    });
+    backward_row(scratch.scores + i * keys, scratch.gradients + i * keys, starts[t] - r.first_key, t + 1 - r.first_key,
+                 keys, scale, lse[t], sum_of_lanes(products), scratch.weights + i * keys,
+                 scratch.weight_gradients + i * keys);
+  }
+  const T* weights = scratch.weights;
+  const T* weight_gradients = scratch.weight_gradients;
+  gemm_unrounded(false, false, r.count(), s.D, keys, weight_gradients, keys, block_k, stride, scratch.head, s.D, false);
+  store_rows(r.count(), s.D, scratch.head, dq + r.begin * stride, stride);
+  gemm_unrounded(true, false, keys, s.D, r.count(), weight_gradients, keys, block_q, stride,
+                 scratch.dk + r.first_key * s.D, s.D, true);
+  gemm_unrounded(true, false, keys, s.D, r.count(), weights, keys, block_dout, width, scratch.dv + r.first_key * s.D,
+                 s.D, true);
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(int64_t B, int64_t T_, int64_t H, int64_t K, int64_t D, double scale, const T* qkv,
+                       const int32_t* starts, T* out, Acc<T>* lse, void* workspace) {
+  const Shape s{T_, H, K, D};
+  const int64_t rows = attention_block_rows(T_), blocks = (T_ + rows - 1) / rows;
+  parallel_tasks(B * H * blocks, [=](int64_t task) {
+    const int64_t block = blocks - 1 - task % blocks;  // the longest first
+    const int64_t h = task / blocks % H, b = task / blocks / H;
+    const T* sequence = qkv + b * T_ * s.stride();
+    const int64_t kv = H + h / (H / K);
+    forward_block(s, rows_of_block(block, s, starts + b * T_), static_cast<Acc<T>>(scale), sequence + h * D,
+                  sequence + kv * D, sequence + (kv + K) * D, starts + b * T_, out + (b * T_ * H + h) * D,
+                  lse + (b * H + h) * T_, scratch_of_thread<T>(workspace, s));
+  });
+}
+
+template <class T>
+void attention_backward(int64_t B, int64_t T_, int64_t H, int64_t K, int64_t D, double scale, const T* qkv,
+                        const int32_t* starts, const T* out, const Acc<T>* lse, const T* dout, T* dqkv,
+                        void* workspace) {
+  const Shape s{T_, H, K, D};
+  const int64_t rows = attention_block_rows(T_), blocks = (T_ + rows - 1) / rows;
+  // One task a key/value head: the heads that share it add to its gradients in a fixed order.
+  parallel_tasks(B * K, [=](int64_t task) {
+    const int64_t b = task / K, kv = task % K;
+    const T* sequence = qkv + b * T_ * s.stride();
+    T* dsequence = dqkv + b * T_ * s.stride();
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    memset(scratch.dk, 0, T_ * D * sizeof(Acc<T>));
+    memset(scratch.dv, 0, T_ * D * sizeof(Acc<T>));
+    for (int64_t h = kv * (H / K); h < (kv + 1) * (H / K); ++h) {
+      const int64_t head = (b * T_ * H + h) * D;
+      for (int64_t block = 0; block < blocks; ++block) {
+        backward_block(s, rows_of_block(block, s, starts + b * T_), static_cast<Acc<T>>(scale), sequence + h * D,
+                       sequence + (H + kv) * D, sequence + (H + K + kv) * D, starts + b * T_, out + head,
+                       lse + (b * H + h) * T_, dout + head, dsequence + h * D, scratch);
+      }
+    }
+    store_rows<T>(T_, D, scratch.dk, dsequence + (H + kv) * D, s.stride());
+    store_rows<T>(T_, D, scratch.dv, dsequence + (H + K + kv) * D, s.stride());
+  });
+}
+
+#define TRIREME_INSTANCES(T)                                                                                         \
+  template void attention_forward(int64_t, int64_t, int64_t, int64_t, int64_t, double, const T*, const int32_t*, T*, \
+                                  Acc<T>*, void*);                                                                   \
+  template void attention_backward(int64_t, int64_t, int64_t, int64_t, int64_t, double, const T*, const int32_t*,    \
+                                   const T*, const Acc<T>*, const T*, T*, void*);
+TRIREME_INSTANCES(float)
+TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(double)
+
+}  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,0 +1,39 @@
+// Where the attention kernel puts its blocks: shared by the kernel and by attention_workspace(), so that they agree.
+#pragma once
+#include <cstdint>
+
+namespace trireme::kernels {
+namespace {
+
+constexpr std::int64_t kAttentionMaxRows = 64;
+
+// Query rows of a task: fewer for long sequences, so that a block of scores stays in the second-level cache.
+constexpr std::int64_t attention_block_rows(std::int64_t T) {
+  return T <= 2048 ? kAttentionMaxRows : T <= 8192 ? 32 : 16;
+}
+
+// Byte offsets of one thread's part, each a multiple of 64.
+struct AttentionWorkspace {
+  std::int64_t scores, gradients, weights, weight_gradients, head, dk, dv, bytes;
+
+  constexpr AttentionWorkspace(std::int64_t T, std::int64_t D, std::int64_t element_bytes) {
+    const std::int64_t accumulator_bytes = element_bytes == 8 ? 8 : 4;
+    const std::int64_t rows = attention_block_rows(T);
+    auto next = [end = std::int64_t{0}](std::int64_t size) mutable {
+      const std::int64_t offset = end;
+      end += (size + 63) / 64 * 64;
+      return offset;
+    };
+    scores = next(rows * T * accumulator_bytes);
+    gradients = next(rows * T * accumulator_bytes);
+    weights = next(rows * T * element_bytes);
+    weight_gradients = next(rows * T * element_bytes);
+    head = next(rows * D * accumulator_bytes);
+    dk = next(T * D * accumulator_bytes);
+    dv = next(T * D * accumulator_bytes);
+    bytes = next(0);
+  }
+};
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,84 @@
+#include "kernels/cpu/level.h"
+#include "kernels/cpu/softmax.h"
+
+namespace trireme::kernels::TRIREME_LEVEL {
+namespace {
+
+template <class T>
+TRIREME_INLINE Softmax<Acc<T>> softmax_of(int64_t V, const T* logits) {
+  const Acc<T> largest = largest_of(V, logits);
+  const auto shift = splat(largest);
+  LaneSum<Acc<T>> sum;
+  for_each_vector<kLanesOf<T>>(
+      V, [&](int64_t v, auto lanes) { sum.add(exponential(load(logits + v, lanes) - shift), lanes); });
+  return {largest, sum.total()};
+}
+
+template <class T>
+TRIREME_INLINE double loss_of(const Softmax<Acc<T>>& softmax, const T* label) {
+  const Acc<T> logit = first_of(label);
+  return ::log(static_cast<double>(softmax.sum)) + (static_cast<double>(softmax.largest) - logit);
+}
+
+template <class T>
+TRIREME_INLINE void write_gradient(int64_t V, int64_t stride, T* logits, const Softmax<Acc<T>>& softmax, int64_t label,
+                                   Acc<T> scale) {
+  const Acc<T> logit = first_of(logits + label);
+  const auto top = splat(softmax.largest);
+  const auto factor = splat(scale / softmax.sum);
+  for_each_vector<kLanesOf<T>>(
+      V, [=](int64_t v, auto lanes) { store(logits + v, exponential(load(logits + v, lanes) - top) * factor, lanes); });
+  const auto right = exponential(splat(logit) - top) / splat(softmax.sum) - splat(Acc<T>{1});
+  store(logits + label, right * splat(scale), SomeLanes{1});
+  memset(static_cast<void*>(logits + V), 0, (stride - V) * sizeof(T));
+}
+
+// Sums row_loss(n) over the rows with a label, in row order whatever the threads do.
+template <class RowLoss>
+TRIREME_INLINE double sum_of_losses(int64_t N, int64_t stride, RowLoss row_loss) {
+  constexpr int64_t kRows = 256;
+  double total = 0;
+  for (int64_t block = 0; block < N; block += kRows) {
+    double losses[kRows];
+    const int64_t rows = smaller_of(kRows, N - block);
+    parallel_ranges(rows, rows * stride, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) losses[n] = row_loss(block + n);
+    });
+    for (int64_t n = 0; n < rows; ++n) total += losses[n];
+  }
+  return total;
+}
+
+}  // namespace
+
+template <class T>
+double cross_entropy(int64_t N, int64_t V, int64_t stride, T* logits, const int32_t* labels, double grad_scale) {
+  return sum_of_losses(N, stride, [=](int64_t n) {
+    T* row = logits + n * stride;
+    if (labels[n] < 0) {
+      memset(static_cast<void*>(row), 0, stride * sizeof(T));
+      return 0.0;
+    }
+    const Softmax<Acc<T>> softmax = softmax_of(V, row);
+    const double loss = loss_of(softmax, row + labels[n]);
+    write_gradient(V, stride, row, softmax, labels[n], static_cast<Acc<T>>(grad_scale));
+    return loss;
+  });
+}
+
+template <class T>
+double cross_entropy_loss(int64_t N, int64_t V, int64_t stride, const T* logits, const int32_t* labels) {
+  return sum_of_losses(N, stride, [=](int64_t n) {
+    const T* row = logits + n * stride;
+    return labels[n] < 0 ? 0.0 : loss_of(softmax_of(V, row), row + labels[n]);
+  });
+}
+
+#define TRIREME_INSTANCES(T)                                                            \
+  template double cross_entropy(int64_t, int64_t, int64_t, T*, const int32_t*, double); \
+  template double cross_entropy_loss(int64_t, int64_t, int64_t, const T*, const int32_t*);
+TRIREME_INSTANCES(float)
+TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(double)
+
+}  // namespace trireme::kernels::TRIREME_LEVEL

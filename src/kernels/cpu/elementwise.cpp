@@ -1,0 +1,75 @@
+// add, accumulate and the casts.
+#include "kernels/cpu/level.h"
+#include "kernels/cpu/vector.h"
+
+namespace trireme::kernels::TRIREME_LEVEL {
+namespace {
+
+template <class T>
+constexpr bool kIsDouble = sizeof(T) == sizeof(double);  // exists for tests: one element at a time is fast enough
+
+}  // namespace
+
+template <class T>
+void add(int64_t n, const T* a, const T* b, T* out) {
+  parallel_elements(n, [=](int64_t begin, int64_t end) {
+    for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
+      i += begin;
+      store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes);
+    });
+  });
+}
+
+template <class T>
+void accumulate(int64_t n, const T* slot, float* accumulator, bool overwrite) {
+  if (overwrite) return cast_to_float(n, slot, accumulator);
+  if constexpr (kIsDouble<T>) {
+    for (int64_t i = 0; i < n; ++i) accumulator[i] = static_cast<float>(accumulator[i] + slot[i]);
+  } else {
+    parallel_elements(n, [=](int64_t begin, int64_t end) {
+      for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
+        i += begin;
+        store(accumulator + i, load(accumulator + i, lanes) + load(slot + i, lanes), lanes);
+      });
+    });
+  }
+}
+
+template <class T>
+void cast_from_float(int64_t n, const float* x, T* y) {
+  if constexpr (kIsDouble<T>) {
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+  } else {
+    parallel_elements(n, [=](int64_t begin, int64_t end) {
+      for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
+        i += begin;
+        store(y + i, load(x + i, lanes), lanes);
+      });
+    });
+  }
+}
+
+template <class T>
+void cast_to_float(int64_t n, const T* x, float* y) {
+  if constexpr (kIsDouble<T>) {
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]);
+  } else {
+    parallel_elements(n, [=](int64_t begin, int64_t end) {
+      for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
+        i += begin;
+        store(y + i, load(x + i, lanes), lanes);
+      });
+    });
+  }
+}
+
+#define TRIREME_INSTANCES(T)                                 \
+  template void add(int64_t, const T*, const T*, T*);        \
+  template void accumulate(int64_t, const T*, float*, bool); \
+  template void cast_from_float(int64_t, const float*, T*);  \
+  template void cast_to_float(int64_t, const T*, float*);
+TRIREME_INSTANCES(float)
+TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(double)
+
+}  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,0 +1,57 @@
+// The kernels of one level; what each does is said in kernels.h. Each is defined in a file of its name and instantiated
+// there for float, bfloat16 and double.
+#pragma once
+#include "kernels/kernels.h"
+
+namespace trireme::kernels::TRIREME_LEVEL {
+
+template <class T>
+void rmsnorm_forward(std::int64_t N, std::int64_t C, const T* x, const T* w, double eps, T* y,
+                     typename AccumulatorOf<T>::type* rstd);
+template <class T>
+void rmsnorm_backward(std::int64_t N, std::int64_t C, const T* x, const T* w,
+                      const typename AccumulatorOf<T>::type* rstd, const T* dy, T* dx, bool add_dx, T* dw, bool add_dw);
+template <class T>
+void rope(std::int64_t N, std::int64_t heads, std::int64_t D, std::int64_t row_stride, T* x,
+          const std::int32_t* positions, const float* cos_sin, int sign);
+template <class T>
+void swiglu_forward(std::int64_t N, std::int64_t F, const T* gate_up, T* y);
+template <class T>
+void swiglu_backward(std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up);
+template <class T>
+void add(std::int64_t n, const T* a, const T* b, T* out);
+template <class T>
+void attention_forward(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D, double scale,
+                       const T* qkv, const std::int32_t* starts, T* out, typename AccumulatorOf<T>::type* lse,
+                       void* workspace);
+template <class T>
+void attention_backward(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D, double scale,
+                        const T* qkv, const std::int32_t* starts, const T* out,
+                        const typename AccumulatorOf<T>::type* lse, const T* dout, T* dqkv, void* workspace);
+template <class T>
+void embedding_forward(std::int64_t N, std::int64_t C, const std::int32_t* ids, const T* w, T* y);
+template <class T>
+void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
+                        bool add, void* workspace);
+template <class T>
+double cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, T* logits, const std::int32_t* labels,
+                     double grad_scale);
+template <class T>
+double cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
+                          const std::int32_t* labels);
+template <class T>
+void accumulate(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
+template <class T>
+void cast_from_float(std::int64_t n, const float* x, T* y);
+template <class T>
+void cast_to_float(std::int64_t n, const T* x, float* y);
+
+void adamw(std::int64_t n, const AdamWArguments& a, float* master, float* m, float* v, const float* gradient);
+double sum_of_squares(std::int64_t n, const float* x);
+
+extern const Table<float> kFloatTable;
+extern const Table<bfloat16> kBfloat16Table;
+extern const Table<double> kDoubleTable;
+extern const FlatTable kFlatTable;
+
+}  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,0 +1,32 @@
+#include "kernels/cpu/level.h"
+
+namespace trireme::kernels::TRIREME_LEVEL {
+namespace {
+
+template <class T>
+constexpr Table<T> make_table() {
+  return {.rmsnorm_forward = rmsnorm_forward<T>,
+          .rmsnorm_backward = rmsnorm_backward<T>,
+          .rope = rope<T>,
+          .swiglu_forward = swiglu_forward<T>,
+          .swiglu_backward = swiglu_backward<T>,
+          .add = add<T>,
+          .attention_forward = attention_forward<T>,
+          .attention_backward = attention_backward<T>,
+          .embedding_forward = embedding_forward<T>,
+          .embedding_backward = embedding_backward<T>,
+          .cross_entropy = cross_entropy<T>,
+          .cross_entropy_loss = cross_entropy_loss<T>,
+          .accumulate = accumulate<T>,
+          .cast_from_float = cast_from_float<T>,
+          .cast_to_float = cast_to_float<T>};
+}
+
+}  // namespace
+
+constexpr Table<float> kFloatTable = make_table<float>();
+constexpr Table<bfloat16> kBfloat16Table = make_table<bfloat16>();
+constexpr Table<double> kDoubleTable = make_table<double>();
+constexpr FlatTable kFlatTable = {.adamw = adamw, .sum_of_squares = sum_of_squares};
+
+}  // namespace trireme::kernels::TRIREME_LEVEL
