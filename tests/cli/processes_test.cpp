@@ -1,0 +1,160 @@
+// Runs of the binary as a user starts them: ranks are processes.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "cli/run_files.h"
+#include "support/temporary_folder.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  TemporaryFolder folder;
+  fs::path run = folder.path() / "run";
+};
+
+TEST(Processes, HaveTheBitsOfThreadsOnAnyNumberOfRanks) {
+  for (const bool tied : {true, false}) {
+    Folder threads;
+    TinyRun run{.ranks = 1, .micro_batches = 5, .tied = tied, .output_dir = threads.run};
+    const TinyResult serial = train_tiny(run);
+    for (const int ranks : {1, 2, 3, 4}) {
+      Folder processes;
+      run.output_dir = processes.run;
+      const ProcessResult result = testing::run(launch_command(ranks, write_config(run)));
+      ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+      EXPECT_EQ(read_metrics(run.output_dir).losses, serial.losses) << ranks << " ranks";
+      EXPECT_EQ(weights_digest(run.output_dir), serial.weights_digest) << ranks << " ranks";
+    }
+  }
+}
+
+TEST(Processes, StartedByHandFindEachOtherByMasterAddrAndPort) {
+  Folder threads, hand;
+  TinyRun run{.ranks = 2, .micro_batches = 4, .steps = 6, .output_dir = threads.run};
+  const TinyResult expected = train_tiny(run);
+  run.output_dir = hand.run;
+  const std::string config = write_config(run);
+  const std::string port = std::to_string(20000 + getpid() % 20000);
+  std::vector<std::unique_ptr<Process>> ranks;
+  for (const std::string rank : {"0", "1"}) {
+    ranks.push_back(std::make_unique<Process>(
+        std::vector<std::string>{TRIREME_BINARY, "train", "--config", config, "--distributed", "--local_rank", rank},
+        std::map<std::string, std::string>{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", rank},
+                                           {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+  }
+  for (auto& rank : ranks) {
+    const ProcessResult result = rank->wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  EXPECT_EQ(read_metrics(run.output_dir).losses, expected.losses);
+  EXPECT_EQ(weights_digest(run.output_dir), expected.weights_digest);
+}
+
+TEST(Processes, RunUnderARealTorchrun) {
+  const std::string python = std::string(TRIREME_SOURCE_DIR) + "/.deps/oracle/bin/python";
+  if (!fs::exists(python) || run({python, "-c", "import torch.distributed.run"}).exit_code != 0) {
+    GTEST_SKIP() << "no torchrun here: `scripts/setup.sh --tests` installs one where Python 3.11 and CUDA 13 are";
+  }
+  Folder threads, torchrun;
+  TinyRun tiny{.ranks = 2, .micro_batches = 4, .steps = 6, .output_dir = threads.run};
+  const TinyResult expected = train_tiny(tiny);
+  tiny.output_dir = torchrun.run;
+  const ProcessResult result = run({python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python",
+                                    TRIREME_BINARY, "train", "--config", write_config(tiny).string(), "--distributed"});
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(read_metrics(tiny.output_dir).losses, expected.losses);
+  EXPECT_EQ(weights_digest(tiny.output_dir), expected.weights_digest);
+}
+
+// The signal goes to one rank or to the agent; all ranks save the same step, exit 75, and the rest equals a run never stopped.
+class StopSignal : public ::testing::TestWithParam<int> {};
+
+TEST_P(StopSignal, SavesAtTheNextStepOnAllRanksAndExits75) {
+  Folder threads, stopped;
+  TinyRun run{.ranks = 2, .micro_batches = 4, .steps = 40, .output_dir = threads.run};
+  const TinyResult expected = train_tiny(run);
+  run.output_dir = stopped.run;
+  const std::string config = write_config(run);
+  Process job(launch_command(2, config), {{"TRIREME_FAILPOINTS", "train.step=sleep(20)@every"}});
+  while (read_metrics(run.output_dir).steps.size() < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  job.signal(GetParam());
+  const ProcessResult result = job.wait();
+  EXPECT_EQ(result.exit_code, 75) << result.out << result.err;
+  EXPECT_LT(read_metrics(run.output_dir).steps.size(), 40u);
+  EXPECT_EQ(testing::run(launch_command(2, config, {"checkpoint.resume=must"})).exit_code, 0);
+  EXPECT_EQ(read_metrics(run.output_dir).losses, expected.losses);
+  EXPECT_EQ(weights_digest(run.output_dir), expected.weights_digest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, StopSignal, ::testing::Values(SIGTERM, SIGUSR1));
+
+TEST(Faults, AKilledRankEndsTheJobNamedAndLeavesNothingBehind) {
+  Folder folder;
+  const TinyRun tiny{.ranks = 3, .micro_batches = 6, .steps = 100000, .output_dir = folder.run};
+  const std::string marker = "test" + std::to_string(getpid());
+  Process job(launch_command(3, write_config(tiny)), {{"TRIREME_TEST_MARKER", marker}, {"TRIREME_FAILPOINTS", "train.step=kill@rank1@10"}});
+  const auto start = std::chrono::steady_clock::now();
+  while (read_metrics(tiny.output_dir).steps.size() < 9 && std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const auto killed = std::chrono::steady_clock::now();
+  const ProcessResult result = job.wait();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - killed;
+  EXPECT_LE(took.count(), 6.0) << "2 s promised, three times that asserted";
+  EXPECT_EQ(result.exit_code, 137);
+  EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("SIGKILL"), std::string::npos) << result.err;
+  EXPECT_TRUE(processes_with("TRIREME_TEST_MARKER=" + marker).empty());
+}
+
+TEST(Faults, AnExceptionOfOneRankReachesTheOthersWithItsMessage) {
+  Folder folder;
+  const TinyRun tiny{.ranks = 3, .micro_batches = 6, .steps = 1000, .output_dir = folder.run};
+  const ProcessResult result =
+      run(launch_command(3, write_config(tiny)), {{"TRIREME_FAILPOINTS", "engine.forward=throw@rank2@20"}});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_NE(result.err.find("rank 2"), std::string::npos) << result.err;
+  for (const std::string rank : {"0", "1"}) {
+    std::ifstream file(folder.run / "logs" / ("rank-" + rank + ".log"));
+    const std::string log((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_NE(log.find("rank 2"), std::string::npos) << "log of rank " << rank << ":\n" << log;
+    EXPECT_NE(log.find("failpoint"), std::string::npos) << "log of rank " << rank << ":\n" << log;
+  }
+}
+
+TEST(Generate, WritesTheSameTextForTheSameSeed) {
+  Folder folder;
+  const TinyRun tiny{.micro_batches = 8, .steps = 60, .output_dir = folder.run};
+  ASSERT_EQ(run({TRIREME_BINARY, "train", write_config(tiny).string()}).exit_code, 0);
+  const auto generate = [&](const std::string& seed, const std::string& temperature) {
+    const ProcessResult result = run({TRIREME_BINARY, "generate", "--checkpoint", folder.run.string(), "--prompt", "the sea ",
+                                      "--max-tokens", "60", "--seed", seed, "--temperature", temperature, "--top-k", "40", "--top-p", "0.95"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(result.out.starts_with("the sea ")) << result.out;
+    return result.out;
+  };
+  EXPECT_EQ(generate("1", "0.8"), generate("1", "0.8"));
+  EXPECT_NE(generate("1", "0.8"), generate("2", "0.8"));
+  EXPECT_EQ(generate("1", "0"), generate("2", "0"));
+}
+
+TEST(DryRun, PrintsThePlanAndStartsNothing) {
+  Folder folder;
+  const TinyRun tiny{.ranks = 2, .output_dir = folder.run};
+  const ProcessResult result = run(launch_command(2, write_config(tiny), {"training.learning_rate=1e-4", "--dry-run"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string word : {"training.learning_rate", "command line", "tiny.yaml:", "default", "parameters", "tokens per step",
+                                 "optimizer state", "gradient slots", "2 ranks"}) {
+    EXPECT_NE(result.out.find(word), std::string::npos) << word << " is not in\n" << result.out;
+  }
+  EXPECT_FALSE(fs::exists(folder.run));
+}
+
+}  // namespace
+}  // namespace trireme::testing
