@@ -24,13 +24,13 @@ struct Entry {
   Action action = Action::raise;
   int argument = 0;
   int rank = -1;  // -1: any
-  int fires_on = 1;
+  int fires_on = 1;  // 0: every hit
   int hits = 0;
 };
 
 [[noreturn]] void reject(std::string_view entry, const std::string& why) {
   throw Error(3090, "TRIREME_FAILPOINTS", "cannot read \"" + std::string(entry) + "\": " + why,
-              "write NAME=ACTION[@rankR][@N] with throw, kill, exit(CODE), hang or sleep(MS), separated by ;");
+              "write NAME=ACTION[@rankR][@N|@every] with throw, kill, exit(CODE), hang or sleep(MS), separated by ;");
 }
 
 int number(std::string_view entry, std::string_view digits) {
@@ -77,6 +77,8 @@ Entry read_entry(std::string_view text) {
     const std::string_view word = rest.substr(0, at);
     if (word.starts_with("rank")) {
       entry.rank = number(text, word.substr(4));
+    } else if (word == "every") {
+      entry.fires_on = 0;
     } else {
       entry.fires_on = number(text, word);
       if (entry.fires_on == 0) reject(text, "hits count from 1");
@@ -112,7 +114,7 @@ class Table {
     std::vector<Entry> fired;
     for (Entry& entry : entries_) {
       if (entry.name != name || (entry.rank >= 0 && entry.rank != rank)) continue;
-      if (++entry.hits == entry.fires_on) fired.push_back(entry);
+      if (++entry.hits == entry.fires_on || entry.fires_on == 0) fired.push_back(entry);
     }
     return fired;
   }
