@@ -157,7 +157,12 @@ void create_file_exclusive(const fs::path& path, std::string_view bytes) {
     if (number == EEXIST) throw Error(5010, path.string(), "exists already; it is never overwritten");
     if (number != 0) fail(kWriteFailed, path, "cannot link into place", number);
   }
-  fsync_directory(folder_of(path));
+  try {
+    fsync_directory(folder_of(path));
+  } catch (...) {  // a record that may not last must not be seen either
+    ::unlink(path.c_str());
+    throw;
+  }
 }
 
 void fsync_file(const fs::path& path) {

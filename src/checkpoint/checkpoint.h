@@ -9,12 +9,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "layout/dtype.h"
 
@@ -22,8 +21,9 @@ namespace trireme::checkpoint {
 
 inline constexpr int kFormatVersion = 1;
 
-// Part of a logical tensor as it lies in a file: the box (rows, columns of the logical tensor) is flat elements
-// [flat_begin, ...) of tensor `stored` in `file`.
+// Part of a logical tensor as it lies in a file: the box (rows, columns of the logical tensor), row by row, is flat
+// elements [flat_begin, ...) of tensor `stored` in `file`. A vector is one row; of more than two dimensions all but the
+// first are columns.
 struct Entry {
   std::string file, stored;
   std::int64_t row_begin = 0, row_end = 0, column_begin = 0, column_end = 0;
@@ -62,8 +62,10 @@ struct Manifest {
 };
 
 std::string to_json_text(const Manifest& manifest);  // with its own digest
-Manifest parse_manifest(const std::string& text,
-                        const std::string& place);  // Errors TR503x: digest, version, missing, types, bounds
+
+// TR5030 digest, TR5031 version, TR5032 missing, TR5033 type, TR5034 bounds, TR5035 file name that leaves the folder or
+// is not listed, TR5036 boxes that overlap or do not cover their tensor, TR5037 tensor that is there twice.
+Manifest parse_manifest(const std::string& text, const std::string& place);
 
 // A logical tensor's elements in memory: row-major, contiguous.
 struct NamedData {
@@ -73,33 +75,38 @@ struct NamedData {
   std::span<const std::byte> data;
 };
 
-// Starts an attempt in OUTPUT/checkpoints: takes the lowest free number by create_file_exclusive, durable.
-// resumed_from: the step, 0 anew.
+// Starts an attempt in OUTPUT/checkpoints: takes the number after the highest in use by create_file_exclusive, durable.
+// resumed_from: the step, 0 anew. Numbers begin with 1.
 int begin_attempt(const std::filesystem::path& checkpoints, const std::string& run_id, std::int64_t resumed_from);
 
 // Writes one checkpoint whole: data file, fsync, then the manifest by link(2). manifest's tensors and files are filled
 // in. A step folder without a manifest is cleared first; an existing manifest of the same step and of an attempt that a
-// later one replaced is unlinked first, one of this attempt is Error TR5010. On failure (TR5011, disk full with the
-// bytes needed) nothing of it remains. Returns the folder.
+// later one replaced (or that cannot be read) is unlinked first, any other is Error TR5010. An attempt that was itself
+// replaced is refused (TR5013). On failure (TR5011 disk full, with the bytes needed; TR5012 any other) nothing of it
+// remains. Failpoints: checkpoint.data, checkpoint.before_manifest, checkpoint.after_manifest. Returns the folder.
 std::filesystem::path save(const std::filesystem::path& checkpoints, Manifest manifest,
                            std::span<const NamedData> tensors);
 
 // Steps with a manifest that parses, belongs to an attempt in line (an attempt that resumed from an earlier step
-// replaces what others wrote beyond it), newest first. Names of broken ones go to `rejected` with the reason.
+// replaces what earlier ones wrote beyond it), newest first in numeric order. Broken and replaced ones go to
+// `rejected`, a line each with the path and the reason; a folder without a manifest is no checkpoint and not told. Data
+// files are not looked at: that is Reader's part.
 struct Candidate {
   std::int64_t step = 0;
   std::filesystem::path folder;
 };
 std::vector<Candidate> list(const std::filesystem::path& checkpoints, std::vector<std::string>* rejected = nullptr);
 
-// An opened checkpoint: manifest and files verified (all block digests) when verify is set.
+// An opened checkpoint: manifest, sizes and structure of all files verified, with verify also every block's digest.
+// TR5041 file missing, TR5042 size, TR5043 damaged block, TR5044 an entry that its file does not hold. Reading from
+// several threads is fine.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& folder, bool verify = true);
   ~Reader();
   const Manifest& manifest() const;
-  // Copies flat rows of the box of logical tensor `name` into out with a row stride (elements); dtype must be the
-  // stored one. Error TR5040 names a tensor that is missing or has another shape.
+  // Copies the box of logical tensor `name`, row by row, to out with a row stride (elements). Error TR5040 names a
+  // tensor that is missing, has another shape, or is not stored as float32.
   void read(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t row_begin,
             std::int64_t row_end, std::int64_t column_begin, std::int64_t column_end, float* out,
             std::int64_t out_row_stride) const;
@@ -109,8 +116,9 @@ class Reader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Removes the oldest checkpoints beyond the newest `keep` valid ones; never the newest, never `resumed_from`. Numeric
-// order.
+// Removes the oldest checkpoints beyond the newest `keep` valid ones (in numeric order), and what was replaced or never
+// finished below them; never the newest, never `resumed_from`, nothing that is broken (it may be evidence). keep < 1
+// keeps all.
 void retain(const std::filesystem::path& checkpoints, int keep, std::optional<std::int64_t> resumed_from);
 
 }  // namespace trireme::checkpoint

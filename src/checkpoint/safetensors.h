@@ -19,12 +19,15 @@ struct TensorEntry {
   std::span<const std::byte> data;
 };
 
-// Reads through a map. Checks that header, offsets and shapes fit the file, no overlap, no gap: Errors TR5020..5029.
+// Reads through a map. Checks that header, offsets and shapes fit the file, no overlap, no gap: TR5020 unknown element
+// type, TR5021 length of the header, TR5022 no JSON, TR5023 another structure, TR5024 shape or offsets do not fit,
+// TR5025 overlap or gap, TR5026 a name that is there twice.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
   const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::span<const std::byte> bytes() const { return file_.bytes(); }  // the whole file
 
  private:
   MappedFile file_;
@@ -32,12 +35,19 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes names in the given order, data aligned to 64 bytes; fsynced, not renamed. Hugging Face's readers load it.
 struct TensorToWrite {
   std::string name;
   TensorEntry entry;
 };
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
-                       const std::map<std::string, std::string>& metadata);
+
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::vector<std::string> block_digests;  // of each 1 MiB, computed while writing
+};
+
+// Writes names in the given order, the data section aligned to 64 bytes (the format allows no gap between tensors);
+// fsynced, not renamed; path must not exist, and on failure nothing of it remains. Hugging Face's readers load it.
+WrittenFile write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                              const std::map<std::string, std::string>& metadata);
 
 }  // namespace trireme::checkpoint
