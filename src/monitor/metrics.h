@@ -31,13 +31,15 @@ class Sink {
 };
 
 // "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s"; every
-// log_interval steps.
+// log_interval steps and at the last one, on standard output. Events are left to whoever causes them.
 std::unique_ptr<Sink> make_console(std::int64_t log_interval);
+std::string console_line(const StepRecord& record);
 
 // metrics.jsonl: one object a line (step, loss, lr, grad_norm, grad_norm_clipped, tokens_per_s, ...). Opening cuts a
-// torn last line and drops step records after resumed_step, so that a restart continues one curve (events stay).
+// torn last line and drops step records after resumed_step, so that a restart continues one curve (events stay). Error
+// TR3021 when it cannot be opened; a line that cannot be written later is counted, told once, and lost.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, std::int64_t resumed_step);
 
-std::uint64_t resident_bytes();
+std::uint64_t resident_bytes();  // resident set of this process; 0 where the system does not tell
 
 }  // namespace trireme::monitor
