@@ -4,6 +4,9 @@ set(TRIREME_TORCH "${TRIREME_DEPS}/torch")
 if(NOT EXISTS "${TRIREME_TORCH}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "LibTorch is missing at ${TRIREME_TORCH}: run scripts/setup.sh (or make test, which does)")
 endif()
+# The run paths are given below. CMake's own would warn, for each binary, that torch's libgomp comes before the compiler's; it must:
+# there is to be one OpenMP runtime in a process.
+set(CMAKE_SKIP_RPATH ON)
 add_library(trireme_libtorch INTERFACE)
 target_compile_options(trireme_libtorch INTERFACE
   "SHELL:-idirafter \"${TRIREME_TORCH}/include\"" "SHELL:-idirafter \"${TRIREME_TORCH}/include/torch/csrc/api/include\"")
