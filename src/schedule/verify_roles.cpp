@@ -1,0 +1,133 @@
+#include "schedule/verify_parts.h"
+
+namespace trireme::schedule {
+namespace {
+
+// A buffer of no bytes does not exist.
+void add(std::vector<Buffer>& list, const Buffer& buffer) {
+  if (buffer.bytes > 0) list.push_back(buffer);
+}
+
+struct Roles {
+  const ChainSpec& chain;
+  const Options& options;
+
+  Buffer of_group(BufferKind kind, int group, std::int64_t element_bytes, int micro_batch = -1) const {
+    return {kind, -1, group, micro_batch, chain.groups[group].numel * element_bytes};
+  }
+  Buffer weights(int group) const { return of_group(BufferKind::weights, group, options.compute_element_bytes); }
+  Buffer state(int group) const { return of_group(BufferKind::state, group, options.state_bytes_per_element); }
+  Buffer accumulator(int group) const {
+    return of_group(BufferKind::accumulator, group, options.accumulator_element_bytes);
+  }
+  Buffer slot(int group, int micro_batch) const {
+    return of_group(BufferKind::gradient_slot, group, options.compute_element_bytes, micro_batch);
+  }
+  // Of the boundary after `unit`; before the first unit there is none.
+  Buffer boundary(BufferKind kind, int unit, int micro_batch) const {
+    return {kind, unit, -1, micro_batch, unit < 0 ? 0 : chain.units[unit].output_bytes};
+  }
+  static Buffer scalars(BufferKind kind, int micro_batch, int count) { return {kind, -1, -1, micro_batch, 16 * count}; }
+};
+
+Accesses of_forward(const Roles& roles, const Instruction& instruction) {
+  const int unit = instruction.unit, micro_batch = instruction.micro_batch;
+  const UnitSpec& spec = roles.chain.units[unit];
+  Accesses accesses;
+  for (const int group : spec.reads) add(accesses.reads, roles.weights(group));
+  add(accesses.reads, roles.boundary(BufferKind::activation, unit - 1, micro_batch));
+  add(accesses.writes, roles.boundary(BufferKind::activation, unit, micro_batch));
+  add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+  add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.forward_workspace_bytes});
+  return accesses;
+}
+
+// LOSS and BACKWARD: gradients of the input boundary and of the groups.
+Accesses of_gradients(const Roles& roles, const Instruction& instruction) {
+  const int unit = instruction.unit, micro_batch = instruction.micro_batch;
+  const bool is_loss = instruction.op == Op::loss;
+  const UnitSpec& spec = roles.chain.units[unit];
+  Accesses accesses;
+  for (const int group : spec.reads) add(accesses.reads, roles.weights(group));
+  if (is_loss || spec.backward_reads_input) {
+    add(accesses.reads, roles.boundary(BufferKind::activation, unit - 1, micro_batch));
+  }
+  if (is_loss) {
+    add(accesses.reads, Roles::scalars(BufferKind::token_count, -1, 1));
+  } else {
+    add(accesses.reads, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+    add(accesses.reads, roles.boundary(BufferKind::boundary_gradient, unit, micro_batch));
+  }
+  add(accesses.writes, roles.boundary(BufferKind::boundary_gradient, unit - 1, micro_batch));
+  for (std::size_t i = 0; i < spec.gradients.size(); ++i) {
+    const Buffer slot = roles.slot(spec.gradients[i], micro_batch);
+    if (i < instruction.adds.size() && instruction.adds[i]) add(accesses.reads, slot);
+    add(accesses.writes, slot);
+  }
+  add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.backward_workspace_bytes});
+  if (is_loss) add(accesses.writes, Roles::scalars(BufferKind::losses, micro_batch, 1));
+  return accesses;
+}
+
+// ACCUMULATE and REDUCE: into the accumulator.
+Accesses of_sum(const Roles& roles, const Instruction& instruction, int rank) {
+  const int group = instruction.group;
+  Accesses accesses;
+  if (instruction.op == Op::accumulate) add(accesses.reads, roles.slot(group, instruction.micro_batch));
+  if (instruction.reduce == ReduceKind::reduce_scatter && rank < instruction.participants) {
+    add(accesses.reads, roles.slot(group, instruction.round * roles.options.world_size + rank));
+  }
+  if (!instruction.first) add(accesses.reads, roles.accumulator(group));
+  add(accesses.writes, roles.accumulator(group));
+  return accesses;
+}
+
+Accesses of_report(const Roles& roles, int rank) {
+  Accesses accesses;
+  const int count = roles.options.num_micro_batches;
+  for (int micro_batch = rank; micro_batch < count; micro_batch += roles.options.world_size) {
+    add(accesses.reads, Roles::scalars(BufferKind::losses, micro_batch, 1));
+  }
+  add(accesses.writes, Roles::scalars(BufferKind::losses, -1, count));
+  return accesses;
+}
+
+Accesses of_norm(const Roles& roles) {
+  Accesses accesses;
+  for (int group = 0; group < static_cast<int>(roles.chain.groups.size()); ++group) {
+    if (roles.chain.groups[group].trainable) add(accesses.reads, roles.accumulator(group));
+  }
+  add(accesses.writes, Roles::scalars(BufferKind::gradient_norm, -1, 1));
+  return accesses;
+}
+
+Accesses of_step(const Roles& roles, int group) {
+  Accesses accesses;
+  add(accesses.reads, roles.accumulator(group));
+  add(accesses.reads, Roles::scalars(BufferKind::gradient_norm, -1, 1));
+  add(accesses.reads, roles.state(group));
+  if (roles.options.weights_are_master) add(accesses.reads, roles.weights(group));
+  add(accesses.writes, roles.state(group));
+  add(accesses.writes, roles.weights(group));
+  return accesses;
+}
+
+}  // namespace
+
+Accesses expected_accesses(const ChainSpec& chain, const Options& options, int rank, const Instruction& instruction) {
+  const Roles roles{chain, options};
+  switch (instruction.op) {
+    case Op::count: return {{}, {Roles::scalars(BufferKind::token_count, -1, 1)}};
+    case Op::forward: return of_forward(roles, instruction);
+    case Op::loss:
+    case Op::backward: return of_gradients(roles, instruction);
+    case Op::accumulate:
+    case Op::reduce: return of_sum(roles, instruction, rank);
+    case Op::report: return of_report(roles, rank);
+    case Op::norm: return of_norm(roles);
+    case Op::step: return of_step(roles, instruction.group);
+  }
+  return {};
+}
+
+}  // namespace trireme::schedule

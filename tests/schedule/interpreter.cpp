@@ -1,0 +1,380 @@
+#include "schedule/interpreter.h"
+
+#include <algorithm>
+
+namespace trireme::schedule {
+namespace {
+
+constexpr std::int64_t kPersistentBase = std::int64_t{1} << 40;
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccdu;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+Interpreter::Interpreter(const Case& setting, std::span<const Program> programs) : setting_(setting) {
+  for (const Program& program : programs) {
+    Rank& rank = ranks_.emplace_back();
+    rank.program = &program;
+    resolve(rank);
+  }
+}
+
+// What the executor touches through this buffer: sizes come from the chain, not from the schedule.
+std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffer& buffer) const {
+  const Options& options = setting_.options;
+  const auto& units = setting_.chain.units;
+  const auto numel = [&](int group) { return setting_.chain.groups[group].numel; };
+  const int summed_group = instruction.group >= 0 ? instruction.group : buffer.group;
+  switch (buffer.kind) {
+    case BufferKind::weights: return numel(buffer.group) * options.compute_element_bytes;
+    case BufferKind::state: return numel(buffer.group) * options.state_bytes_per_element;
+    case BufferKind::accumulator: return numel(summed_group) * options.accumulator_element_bytes;
+    case BufferKind::gradient_slot: return numel(summed_group) * options.compute_element_bytes;
+    case BufferKind::token_count:
+    case BufferKind::gradient_norm: return 16;
+    case BufferKind::losses: return buffer.micro_batch < 0 ? 16 * options.num_micro_batches : 16;
+    case BufferKind::activation:
+    case BufferKind::boundary_gradient: return units[buffer.unit].output_bytes;
+    case BufferKind::saved: return units[buffer.unit].saved_bytes;
+    case BufferKind::workspace:
+      return instruction.op == Op::forward ? units[instruction.unit].forward_workspace_bytes
+                                           : units[instruction.unit].backward_workspace_bytes;
+  }
+  return 0;
+}
+
+Interpreter::Range Interpreter::place(const Rank& rank, int buffer, std::int64_t bytes, bool& broken) {
+  if (buffer < 0) {
+    broken = true;
+    return {};
+  }
+  const Buffer& place = rank.program->buffers[buffer];
+  const bool persistent = is_persistent(place.kind);
+  const std::int64_t space = persistent ? rank.program->persistent_bytes : rank.program->arena_bytes;
+  broken = broken || place.offset + bytes > space;
+  const std::int64_t begin = place.offset + (persistent ? kPersistentBase : 0);
+  return {begin, begin + bytes};
+}
+
+void Interpreter::resolve_unit(const Rank& rank, Node& node) const {
+  const Instruction& instruction = *node.instruction;
+  const auto kind = [&](int id) { return rank.program->buffers[id].kind; };
+  const auto range = [&](int id) {
+    return place(rank, id, true_bytes(instruction, rank.program->buffers[id]), node.broken);
+  };
+  for (const int id : instruction.reads) {
+    if (kind(id) != BufferKind::gradient_slot) node.inputs.push_back(range(id));
+  }
+  std::size_t gradient = 0;
+  for (const int id : instruction.writes) {
+    bool in_place = false;
+    if (kind(id) == BufferKind::gradient_slot) {
+      in_place = gradient < instruction.adds.size() && instruction.adds[gradient];
+      ++gradient;
+    }
+    node.outputs.push_back({range(id), in_place});
+  }
+}
+
+void Interpreter::resolve_sum(const Rank& rank, Node& node) const {
+  const Instruction& instruction = *node.instruction;
+  const std::int64_t numel = setting_.chain.groups[instruction.group].numel;
+  const int slot = find(*rank.program, instruction.reads, BufferKind::gradient_slot);
+  const int accumulator = find(*rank.program, instruction.writes, BufferKind::accumulator);
+  node.inputs.push_back(place(rank, slot, numel * setting_.options.compute_element_bytes, node.broken));
+  node.outputs.push_back(
+      {place(rank, accumulator, numel * setting_.options.accumulator_element_bytes, node.broken), !instruction.first});
+}
+
+// Inputs and outputs slice by slice.
+void Interpreter::resolve_reduction(const Rank& rank, Node& node) const {
+  const Instruction& instruction = *node.instruction;
+  const Options& options = setting_.options;
+  const std::int64_t slice = instruction.element_count / options.world_size;
+  const auto slices = [&](int id, std::int64_t element_bytes) {
+    std::vector<Range> ranges;
+    const Range whole = place(rank, id, slice * options.world_size * element_bytes, node.broken);
+    for (int i = 0; i < options.world_size; ++i) {
+      const std::int64_t begin = whole.begin + i * slice * element_bytes;
+      ranges.push_back({begin, begin + slice * element_bytes});
+    }
+    return ranges;
+  };
+  const int own = rank.program->rank;
+  const int accumulator = find(*rank.program, instruction.writes, BufferKind::accumulator);
+  const std::vector<Range> sums = slices(accumulator, options.accumulator_element_bytes);
+  if (instruction.reduce == ReduceKind::reduce_scatter) {
+    const int slot = find(*rank.program, instruction.reads, BufferKind::gradient_slot);
+    if (own < instruction.participants) node.inputs = slices(slot, options.compute_element_bytes);
+    node.outputs.push_back({sums[own], !instruction.first});
+    return;
+  }
+  for (int i = 0; i < options.world_size; ++i) {
+    node.outputs.push_back({sums[i], instruction.reduce == ReduceKind::all_reduce || i == own});
+  }
+}
+
+Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& instruction) const {
+  Node node;
+  node.instruction = &instruction;
+  switch (instruction.op) {
+    case Op::forward:
+    case Op::loss:
+    case Op::backward: resolve_unit(rank, node); return node;
+    case Op::accumulate: resolve_sum(rank, node); return node;
+    case Op::reduce: resolve_reduction(rank, node); return node;
+    default: break;
+  }
+  const auto range = [&](int id) {
+    return place(rank, id, true_bytes(instruction, rank.program->buffers[id]), node.broken);
+  };
+  const auto is_in = [](int id, const std::vector<int>& list) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  for (const int id : instruction.reads) {
+    if (!is_in(id, instruction.writes)) node.inputs.push_back(range(id));
+  }
+  for (const int id : instruction.writes) node.outputs.push_back({range(id), is_in(id, instruction.reads)});
+  return node;
+}
+
+void Interpreter::resolve(Rank& rank) const {
+  rank.lanes.resize(kNumLanes);
+  for (const Instruction& instruction : rank.program->instructions) {
+    rank.lanes[static_cast<std::size_t>(instruction.lane)].push_back(static_cast<int>(rank.nodes.size()));
+    rank.nodes.push_back(resolve(rank, instruction));
+  }
+  bool broken = false;
+  for (int id = 0; id < static_cast<int>(rank.program->buffers.size()); ++id) {
+    const Buffer& buffer = rank.program->buffers[id];
+    const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
+    if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
+    rank.kept.push_back(place(rank, id, true_bytes({}, buffer), broken));
+  }
+  if (broken) rank.nodes.front().broken = true;
+  make_cells(rank);
+  fill(rank);
+}
+
+// Cuts memory wherever a range begins or ends, and turns the ranges' bytes into cells.
+void Interpreter::make_cells(Rank& rank) {
+  std::vector<Range*> ranges;
+  for (Node& node : rank.nodes) {
+    for (Range& range : node.inputs) ranges.push_back(&range);
+    for (Output& output : node.outputs) ranges.push_back(&output.range);
+  }
+  for (Range& range : rank.kept) ranges.push_back(&range);
+  for (const Range* range : ranges) {
+    rank.borders.push_back(range->begin);
+    rank.borders.push_back(range->end);
+  }
+  std::sort(rank.borders.begin(), rank.borders.end());
+  rank.borders.erase(std::unique(rank.borders.begin(), rank.borders.end()), rank.borders.end());
+  const auto cell = [&](std::int64_t border) {
+    return std::lower_bound(rank.borders.begin(), rank.borders.end(), border) - rank.borders.begin();
+  };
+  for (Range* range : ranges) *range = {cell(range->begin), cell(range->end)};
+}
+
+// Weights and state start equal on all ranks; everything else holds what was there before.
+void Interpreter::fill(Rank& rank) const {
+  rank.cells.resize(rank.borders.size());
+  for (std::size_t i = 0; i < rank.cells.size(); ++i) rank.cells[i] = {1, rank.borders[i]};
+  std::size_t kept = 0;
+  for (const Buffer& buffer : rank.program->buffers) {
+    const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
+    if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
+    const Range range = rank.kept[kept++];
+    const bool starts = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::state;
+    if (starts) write(rank, range, mix(static_cast<std::uint64_t>(buffer.kind) + 2, buffer.group));
+  }
+  rank.initial = rank.cells;
+}
+
+// Independent of how the range is cut into cells.
+std::uint64_t Interpreter::read(const Rank& rank, Range range) {
+  std::uint64_t hash = 7;
+  for (std::int64_t cell = range.begin; cell < range.end;) {
+    const Cell run = rank.cells[cell];
+    const std::int64_t begin = rank.borders[cell];
+    do ++cell;
+    while (cell < range.end && rank.cells[cell].value == run.value &&
+           rank.cells[cell].position == run.position + rank.borders[cell] - begin);
+    hash = mix(mix(mix(hash, run.value), run.position), rank.borders[cell] - begin);
+  }
+  return hash;
+}
+
+void Interpreter::write(Rank& rank, Range range, std::uint64_t value) {
+  for (std::int64_t cell = range.begin; cell < range.end; ++cell) {
+    rank.cells[cell] = {value, rank.borders[cell] - rank.borders[range.begin]};
+  }
+}
+
+bool Interpreter::holds(const Rank& rank, Range range, std::uint64_t value) {
+  for (std::int64_t cell = range.begin; cell < range.end; ++cell) {
+    if (rank.cells[cell].value != value) return false;
+  }
+  return true;
+}
+
+void Interpreter::reset() {
+  for (Rank& rank : ranks_) {
+    rank.cells = rank.initial;
+    rank.next.assign(kNumLanes, 0);
+    rank.running.assign(kNumLanes, false);
+    rank.num_meetings = 0;
+    for (Node& node : rank.nodes) node.done = false;
+  }
+  meetings_.clear();
+  garbage_ = std::uint64_t{1} << 63;
+  failure_.clear();
+}
+
+bool Interpreter::can_begin(const Rank& rank, std::size_t lane) const {
+  if (rank.running[lane] || rank.next[lane] == rank.lanes[lane].size()) return false;
+  const auto& waits = rank.nodes[rank.lanes[lane][rank.next[lane]]].instruction->waits;
+  return std::all_of(waits.begin(), waits.end(), [&](int wait) {
+    return wait >= 0 && wait < static_cast<int>(rank.nodes.size()) && rank.nodes[wait].done;
+  });
+}
+
+bool Interpreter::can_end(const Rank& rank, std::size_t lane) const {
+  if (!rank.running[lane]) return false;
+  const Node& node = rank.nodes[rank.lanes[lane][rank.next[lane]]];
+  return !is_collective(*node.instruction) || is_complete(meetings_[node.meeting]);
+}
+
+void Interpreter::begin(Rank& rank, std::size_t lane) {
+  Node& node = rank.nodes[rank.lanes[lane][rank.next[lane]]];
+  rank.running[lane] = true;
+  if (node.broken) failure_ = "out of bounds";
+  node.seen.clear();
+  for (const Range range : node.inputs) node.seen.push_back(read(rank, range));
+  for (Output& output : node.outputs) output.old = output.in_place ? read(rank, output.range) : 0;
+  for (Output& output : node.outputs) {
+    output.garbage = ++garbage_;
+    write(rank, output.range, output.garbage);
+  }
+  if (!is_collective(*node.instruction)) return;
+  node.meeting = static_cast<int>(rank.num_meetings++);
+  if (meetings_.size() < rank.num_meetings) meetings_.emplace_back(ranks_.size(), nullptr);
+  meetings_[node.meeting][rank.program->rank] = &node;
+  if (is_complete(meetings_[node.meeting])) check_meeting(meetings_[node.meeting]);
+}
+
+bool Interpreter::is_complete(const std::vector<const Node*>& meeting) {
+  return std::find(meeting.begin(), meeting.end(), nullptr) == meeting.end();
+}
+
+void Interpreter::check_meeting(const std::vector<const Node*>& meeting) {
+  const Instruction& first = *meeting.front()->instruction;
+  for (const Node* node : meeting) {
+    const Instruction& other = *node->instruction;
+    if (first.op != other.op || first.reduce != other.reduce || first.element_count != other.element_count ||
+        first.participants != other.participants) {
+      failure_ = "collectives do not match";
+    }
+  }
+}
+
+void Interpreter::end(Rank& rank, std::size_t lane) {
+  Node& node = rank.nodes[rank.lanes[lane][rank.next[lane]]];
+  bool disturbed = false;
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) disturbed |= read(rank, node.inputs[i]) != node.seen[i];
+  for (const Output& output : node.outputs) disturbed |= !holds(rank, output.range, output.garbage);
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    write(rank, node.outputs[i].range, disturbed ? ++garbage_ : result(rank, node, i));
+  }
+  node.done = true;
+  rank.running[lane] = false;
+  ++rank.next[lane];
+}
+
+std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_t output) const {
+  const Instruction& instruction = *node.instruction;
+  std::uint64_t hash = mix(11, static_cast<std::uint64_t>(instruction.op));
+  if (instruction.op == Op::reduce) return reduced(rank, node, output);
+  if (is_collective(instruction)) {
+    for (const Node* peer : meetings_[node.meeting]) {
+      for (const std::uint64_t seen : peer->seen) hash = mix(hash, seen);
+    }
+    return hash;
+  }
+  const bool of_unit = instruction.unit >= 0;
+  if (of_unit) hash = mix(mix(hash, instruction.unit), instruction.micro_batch);
+  if (instruction.op == Op::step) hash = mix(hash, instruction.group);
+  for (const std::uint64_t seen : node.seen) hash = mix(hash, seen);
+  // A unit's outputs come from its inputs, and a slot also from what it adds to; a step's outputs from all.
+  for (const Output& other : node.outputs) {
+    if (other.in_place && (!of_unit || &other == &node.outputs[output])) hash = mix(hash, other.old);
+  }
+  return mix(hash, output);
+}
+
+std::uint64_t Interpreter::reduced(const Rank& rank, const Node& node, std::size_t output) const {
+  const Instruction& instruction = *node.instruction;
+  const std::vector<const Node*>& peers = meetings_[node.meeting];
+  std::uint64_t hash = 13;
+  switch (instruction.reduce) {
+    case ReduceKind::reduce_scatter:
+      if (!instruction.first) hash = mix(hash, node.outputs[0].old);
+      for (int i = 0; i < instruction.participants && i < static_cast<int>(peers.size()); ++i) {
+        hash = mix(hash, peers[i]->seen[rank.program->rank]);
+      }
+      return hash;
+    case ReduceKind::all_gather: return peers[output]->outputs[output].old;
+    case ReduceKind::all_reduce:
+      for (const Node* peer : peers) hash = mix(hash, peer->outputs[output].old);
+      return hash;
+    case ReduceKind::none: break;
+  }
+  return hash;
+}
+
+Outcome Interpreter::run(std::uint64_t seed) {
+  reset();
+  Dice dice(seed);
+  struct Event {
+    std::size_t rank, lane;
+    bool begins;
+    int weight;
+  };
+  // Lanes of very different speeds, so that one gets far ahead of another.
+  std::vector<int> speeds(ranks_.size() * kNumLanes);
+  for (int& speed : speeds) speed = 1 << (4 * dice.below(3));
+  std::vector<Event> events;
+  while (failure_.empty()) {
+    events.clear();
+    int total = 0;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
+        const bool begins = can_begin(ranks_[rank], lane);
+        if (!begins && !can_end(ranks_[rank], lane)) continue;
+        events.push_back({rank, lane, begins, speeds[rank * kNumLanes + lane]});
+        total += events.back().weight;
+      }
+    }
+    if (events.empty()) break;
+    int draw = dice.below(total);
+    std::size_t pick = 0;
+    while (draw >= events[pick].weight) draw -= events[pick++].weight;
+    Rank& rank = ranks_[events[pick].rank];
+    events[pick].begins ? begin(rank, events[pick].lane) : end(rank, events[pick].lane);
+  }
+  Outcome outcome{failure_, {}};
+  for (const Rank& rank : ranks_) {
+    const bool finished = std::all_of(rank.nodes.begin(), rank.nodes.end(), [](const Node& node) { return node.done; });
+    if (failure_.empty() && !finished) outcome.failure = "hang";
+    std::uint64_t hash = 17;
+    for (const Range range : rank.kept) hash = mix(hash, read(rank, range));
+    outcome.end.push_back(hash);
+  }
+  return outcome;
+}
+
+}  // namespace trireme::schedule

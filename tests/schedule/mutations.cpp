@@ -1,0 +1,276 @@
+#include "schedule/mutations.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace trireme::schedule {
+namespace {
+
+using Programs = std::vector<Program>;
+
+Program& any_program(Programs& programs, Dice& dice) {
+  return programs[dice.below(static_cast<int>(programs.size()))];
+}
+
+// A random index of those that hold; -1 when there is none.
+template <class Items, class Predicate>
+int pick(const Items& items, Dice& dice, Predicate holds) {
+  std::vector<int> candidates;
+  for (int i = 0; i < static_cast<int>(items.size()); ++i) {
+    if (holds(items[i])) candidates.push_back(i);
+  }
+  return candidates.empty() ? -1 : candidates[dice.below(static_cast<int>(candidates.size()))];
+}
+
+// The instructions in a new order: order[k] is the old index of the k-th. Those left out take the waits on them along.
+void reorder(Program& program, const std::vector<int>& order) {
+  std::vector<int> place(program.instructions.size(), -1);
+  for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = static_cast<int>(i);
+  std::vector<Instruction> instructions;
+  for (const int old : order) {
+    Instruction instruction = program.instructions[old];
+    std::vector<int> waits;
+    for (const int wait : instruction.waits) {
+      if (place[wait] >= 0) waits.push_back(place[wait]);
+    }
+    instruction.waits = waits;
+    instructions.push_back(instruction);
+  }
+  program.instructions = instructions;
+}
+
+std::vector<int> identity_order(const Program& program) {
+  std::vector<int> order(program.instructions.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+bool remove_wait(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.waits.empty(); });
+  if (at < 0) return false;
+  auto& waits = program.instructions[at].waits;
+  waits.erase(waits.begin() + dice.below(static_cast<int>(waits.size())));
+  return true;
+}
+
+bool replace_wait(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.waits.empty(); });
+  if (at < 0) return false;
+  auto& waits = program.instructions[at].waits;
+  // Mostly an earlier one than it should be; sometimes anything, itself, what comes later and what is not there.
+  int& wait = waits[dice.below(static_cast<int>(waits.size()))];
+  wait = dice.chance(70) ? dice.below(wait + 1) : dice.between(-1, static_cast<int>(program.instructions.size()));
+  return true;
+}
+
+bool swap_collectives(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  std::vector<int> collectives;
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    if (is_collective(program.instructions[i])) collectives.push_back(i);
+  }
+  if (program.world_size == 1) return false;
+  const int first = dice.below(static_cast<int>(collectives.size()) - 1);
+  std::vector<int> order = identity_order(program);
+  // The later one is issued where the earlier was, or the earlier one where the later was.
+  const int a = collectives[first], b = collectives[first + 1];
+  if (dice.chance(50)) {
+    std::rotate(order.begin() + a, order.begin() + b, order.begin() + b + 1);
+  } else {
+    std::rotate(order.begin() + a, order.begin() + a + 1, order.begin() + b + 1);
+  }
+  reorder(program, order);
+  return true;
+}
+
+void drop(Program& program, int at) {
+  std::vector<int> order = identity_order(program);
+  order.erase(order.begin() + at);
+  reorder(program, order);
+}
+
+bool drop_collective(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  drop(program, pick(program.instructions, dice, is_collective));
+  return true;
+}
+
+bool drop_instruction(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !is_collective(i); });
+  drop(program, at);
+  return true;
+}
+
+bool repeat_instruction(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  std::vector<int> order = identity_order(program);
+  const int at = dice.below(static_cast<int>(order.size()));
+  order.insert(order.begin() + at, at);
+  reorder(program, order);
+  return true;
+}
+
+bool move_earlier(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int last = static_cast<int>(program.instructions.size()) - 1;
+  const int from = dice.between(1, last);
+  const int to = dice.between(std::max(0, from - 6), from - 1);
+  std::vector<int> order = identity_order(program);
+  std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
+  reorder(program, order);
+  return true;
+}
+
+bool overlap_transient(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const auto transient = [](const Buffer& buffer) { return !is_persistent(buffer.kind); };
+  const int from = pick(program.buffers, dice, transient), to = pick(program.buffers, dice, transient);
+  if (from < 0 || from == to) return false;
+  program.buffers[from].offset = program.buffers[to].offset;
+  return true;
+}
+
+bool overlap_persistent(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const auto persistent = [](const Buffer& buffer) { return is_persistent(buffer.kind); };
+  const int from = pick(program.buffers, dice, persistent), to = pick(program.buffers, dice, persistent);
+  if (from == to) return false;
+  program.buffers[from].offset = program.buffers[to].offset;
+  return true;
+}
+
+// The error of a planner that counts too small, before places are given.
+bool shrink_buffer(Programs& programs, const Case& setting, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  Buffer& buffer = program.buffers[dice.below(static_cast<int>(program.buffers.size()))];
+  if (buffer.bytes < 512) return false;
+  buffer.bytes /= 2;
+  program = lower(program, setting.options);
+  return true;
+}
+
+bool wrong_count(Programs& programs, const Case&, Dice& dice) {
+  const int at = pick(programs[0].instructions, dice, [](const Instruction& i) { return i.op == Op::reduce; });
+  if (at < 0) return false;
+  const Instruction wrong = programs[0].instructions[at];
+  const bool everywhere = dice.chance(50);
+  const int one = dice.below(static_cast<int>(programs.size()));
+  const std::int64_t slice = 256 * static_cast<std::int64_t>(programs.size());
+  const std::int64_t change = dice.chance(50) ? slice : -slice;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    for (Instruction& i : programs[rank].instructions) {
+      const bool same = i.reduce == wrong.reduce && i.group == wrong.group && i.round == wrong.round;
+      if (same && (everywhere || rank == one)) i.element_count += change;
+    }
+  }
+  return true;
+}
+
+bool wrong_participants(Programs& programs, const Case&, Dice& dice) {
+  const auto scatters = [](const Instruction& i) { return i.reduce == ReduceKind::reduce_scatter; };
+  const int at = pick(programs[0].instructions, dice, scatters);
+  if (at < 0) return false;
+  const Instruction wrong = programs[0].instructions[at];
+  const bool everywhere = dice.chance(50);
+  const int one = dice.below(static_cast<int>(programs.size()));
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    for (Instruction& i : programs[rank].instructions) {
+      const bool same = i.reduce == wrong.reduce && i.group == wrong.group && i.round == wrong.round;
+      if (same && (everywhere || rank == one)) i.participants = wrong.participants > 1 ? wrong.participants - 1 : 2;
+    }
+  }
+  return true;
+}
+
+bool flip_first(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) {
+    return i.op == Op::accumulate || i.reduce == ReduceKind::reduce_scatter;
+  });
+  if (at < 0) return false;
+  program.instructions[at].first = !program.instructions[at].first;
+  return true;
+}
+
+bool flip_adds(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.adds.empty(); });
+  if (at < 0) return false;
+  auto& adds = program.instructions[at].adds;
+  adds[dice.below(static_cast<int>(adds.size()))].flip();
+  return true;
+}
+
+// Another buffer in the place of one: of the same kind, and alike but for the micro-batch or the group.
+bool swap_buffer(Programs& programs, Dice& dice, bool (*alike)(const Buffer&, const Buffer&)) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.reads.empty(); });
+  Instruction& instruction = program.instructions[at];
+  auto& list = dice.chance(60) ? instruction.reads : instruction.writes;
+  int& id = list[dice.below(static_cast<int>(list.size()))];
+  const Buffer& old = program.buffers[id];
+  const int other = pick(program.buffers, dice, [&](const Buffer& b) { return b.kind == old.kind && alike(b, old); });
+  if (other < 0) return false;
+  id = other;
+  return true;
+}
+
+bool other_micro_batch(Programs& programs, const Case&, Dice& dice) {
+  return swap_buffer(programs, dice, [](const Buffer& a, const Buffer& b) {
+    return a.unit == b.unit && a.group == b.group && a.micro_batch != b.micro_batch;
+  });
+}
+
+bool other_group(Programs& programs, const Case&, Dice& dice) {
+  return swap_buffer(programs, dice, [](const Buffer& a, const Buffer& b) {
+    return a.micro_batch == b.micro_batch && a.group != b.group;
+  });
+}
+
+bool other_lane(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  Lane& lane = program.instructions[dice.below(static_cast<int>(program.instructions.size()))].lane;
+  lane = lane == Lane::compute ? Lane::reduce : Lane::compute;
+  return true;
+}
+
+bool other_work(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return i.unit >= 0; });
+  int& micro_batch = program.instructions[at].micro_batch;
+  micro_batch = micro_batch > 0 ? micro_batch - 1 : micro_batch + 1;
+  return true;
+}
+
+constexpr std::array kMutations = {
+    Mutation{"removed wait", remove_wait},
+    Mutation{"replaced wait", replace_wait},
+    Mutation{"swapped collectives", swap_collectives},
+    Mutation{"dropped collective", drop_collective},
+    Mutation{"dropped instruction", drop_instruction},
+    Mutation{"repeated instruction", repeat_instruction},
+    Mutation{"instruction moved earlier", move_earlier},
+    Mutation{"early overwrite in the arena", overlap_transient},
+    Mutation{"early overwrite of persistent", overlap_persistent},
+    Mutation{"buffer too small", shrink_buffer},
+    Mutation{"wrong element count", wrong_count},
+    Mutation{"wrong participants", wrong_participants},
+    Mutation{"flipped first", flip_first},
+    Mutation{"flipped adds", flip_adds},
+    Mutation{"buffer of another micro-batch", other_micro_batch},
+    Mutation{"buffer of another group", other_group},
+    Mutation{"other lane", other_lane},
+    Mutation{"other micro-batch's work", other_work},
+};
+
+}  // namespace
+
+std::span<const Mutation> all_mutations() {
+  return kMutations;
+}
+
+}  // namespace trireme::schedule
