@@ -1,0 +1,36 @@
+#include "chain/unit.h"
+
+namespace trireme {
+namespace {
+
+[[noreturn]] void refuse(const Unit& unit, const char* what) {
+  throw Error(1000, "unit " + unit.name(), std::string("has no ") + what,
+              "this is a defect of Trireme; please report it with the command that led here");
+}
+
+}  // namespace
+
+std::int64_t boundary_bytes(const BoundarySpec& spec) {
+  std::int64_t bytes = 0;
+  for (const BoundaryTensor& tensor : spec) {
+    std::int64_t size = size_of(tensor.dtype);
+    for (const std::int64_t length : tensor.sizes) size *= length;
+    bytes += (size + 255) / 256 * 256;
+  }
+  return bytes;
+}
+
+void Unit::forward(const ForwardArguments&) const {
+  refuse(*this, "forward: the head runs by loss()");
+}
+void Unit::backward(const BackwardArguments&) const {
+  refuse(*this, "backward: the head runs by loss()");
+}
+LossResult Unit::loss(const LossArguments&) const {
+  refuse(*this, "loss: only the head has one");
+}
+void Unit::logits(const ForwardArguments&, std::span<const std::int64_t>, float*) const {
+  refuse(*this, "logits: only the head has them");
+}
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+// Calls a generic function with a value of the element type that a tensor has at run time.
+#pragma once
+#include "base/error.h"
+#include "layout/dtype.h"
+
+namespace trireme {
+
+template <class Function>
+decltype(auto) dispatch(DType dtype, Function function) {
+  switch (dtype) {
+    case DType::f32: return function(float{});
+    case DType::bf16: return function(bfloat16{});
+    case DType::f64: return function(double{});
+    default: fail_check("dtype", __FILE__, __LINE__, "layers compute in float32, bfloat16 or float64 only");
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,95 @@
+#include "layers/loss_head.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+#include "layers/dispatch.h"
+#include "layers/linear.h"
+
+namespace trireme {
+namespace {
+
+Tensor rows_of(const Tensor& matrix, std::int64_t begin, std::int64_t count) {
+  const std::int64_t columns = matrix.sizes[1];
+  return Tensor(static_cast<std::byte*>(matrix.data) + begin * columns * size_of(matrix.dtype), matrix.dtype,
+                {count, columns});
+}
+
+bool sums_in_float(const LossHeadShape& shape, DType dtype) {
+  return dtype == DType::bf16 && shape.N > shape.chunk_rows;
+}
+
+// Adds a chunk's weight gradient to the fp32 sum: bf16 only.
+void add_to_sum(const Tensor& dlogits, const Tensor& hidden, const Tensor& sum, bool add) {
+  kernels::gemm_unrounded(true, false, dlogits.sizes[1], hidden.sizes[1], hidden.sizes[0], dlogits.as<bfloat16>(),
+                          dlogits.sizes[1], hidden.as<bfloat16>(), hidden.sizes[1], sum.as<float>(), hidden.sizes[1],
+                          add);
+}
+
+// step(begin, count, logits): for each chunk of rows, with its logits computed.
+template <class Step>
+void for_each_chunk(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight, const Tensor& logits,
+                    Step step) {
+  for (std::int64_t begin = 0; begin < shape.N; begin += shape.chunk_rows) {
+    const std::int64_t count = std::min(shape.chunk_rows, shape.N - begin);
+    const Tensor chunk = rows_of(logits, 0, count);
+    linear_forward(rows_of(hidden, begin, count), weight, chunk);
+    step(begin, count, chunk);
+  }
+}
+
+std::int64_t count_labels(const LossHeadShape& shape, const std::int32_t* labels) {
+  return std::count_if(labels, labels + shape.N, [](std::int32_t label) { return label >= 0; });
+}
+
+}  // namespace
+
+LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype) {
+  LossHeadWorkspace workspace;
+  workspace.logits = memory.place(dtype, {std::min(shape.N, shape.chunk_rows), shape.rows});
+  if (sums_in_float(shape, dtype)) workspace.dweight = memory.place(DType::f32, {shape.rows, shape.C});
+  return workspace;
+}
+
+LossResult loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                             const std::int32_t* labels, const LossHeadWorkspace& workspace) {
+  LossResult result{0.0, count_labels(shape, labels)};
+  for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
+    dispatch(logits.dtype, [&]<class T>(T) {
+      result.sum +=
+          kernels::table<T>().cross_entropy_loss(count, shape.vocabulary, shape.rows, logits.as<T>(), labels + begin);
+    });
+  });
+  return result;
+}
+
+LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                              const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
+                              const GradientPlace& dweight, const LossHeadWorkspace& workspace) {
+  LossResult result{0.0, count_labels(shape, labels)};
+  const bool in_float = sums_in_float(shape, hidden.dtype);
+  const auto& cast = kernels::table<bfloat16>();
+  if (in_float && dweight.add) {
+    cast.cast_to_float(weight.numel(), dweight.tensor.as<bfloat16>(), workspace.dweight.as<float>());
+  }
+  for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
+    dispatch(logits.dtype, [&]<class T>(T) {
+      result.sum += kernels::table<T>().cross_entropy(count, shape.vocabulary, shape.rows, logits.as<T>(),
+                                                      labels + begin, grad_scale);
+    });
+    const Tensor& dlogits = logits;
+    const bool add = dweight.add || begin > 0;
+    linear_backward_input(dlogits, weight, rows_of(dhidden, begin, count));
+    if (in_float) {
+      add_to_sum(dlogits, rows_of(hidden, begin, count), workspace.dweight, add);
+    } else {
+      linear_backward_weight(dlogits, rows_of(hidden, begin, count), {dweight.tensor, add});
+    }
+  });
+  if (in_float) {
+    cast.cast_from_float(weight.numel(), workspace.dweight.as<float>(), dweight.tensor.as<bfloat16>());
+  }
+  return result;
+}
+
+}  // namespace trireme
