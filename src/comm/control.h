@@ -21,6 +21,9 @@ struct RankFailure {
   std::string place, message, remedy;
 };
 
+// The failure as the error to end with on another rank: its place becomes "rank 2: data/x.jsonl:7".
+Error to_error(const RankFailure& failure);
+
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;

@@ -4,60 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <random>
 
 #include "base/error.h"
 #include "comm/ranks.h"
+#include "comm/reference.h"
 
 namespace trireme::comm {
 namespace {
 
-struct Case {
-  int world_size, participants;
-  std::int64_t slice_numel;
-  DType dtype;
-  bool first;
-};
-
-float element(const std::vector<std::byte>& slot, DType dtype, std::int64_t i) {
-  if (dtype == DType::f32) {
-    float value;
-    std::memcpy(&value, slot.data() + i * 4, 4);
-    return value;
-  }
-  bfloat16 value;
-  std::memcpy(&value, slot.data() + i * 2, 2);
-  return value;
-}
-
-// Values of very different sizes, so that another order of summation rounds to other bits.
-std::vector<std::byte> random_slot(std::mt19937_64& random, DType dtype, std::int64_t numel) {
-  std::uniform_real_distribution<float> mantissa(-1, 1);
-  std::vector<std::byte> slot(numel * size_of(dtype));
-  for (std::int64_t i = 0; i < numel; ++i) {
-    const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 20);
-    const bfloat16 narrow(value);
-    const bool wide = dtype == DType::f32;
-    std::memcpy(slot.data() + i * size_of(dtype), wide ? static_cast<const void*>(&value) : &narrow, size_of(dtype));
-  }
-  return slot;
-}
-
-std::vector<float> random_floats(std::mt19937_64& random, std::int64_t numel) {
-  const std::vector<std::byte> bytes = random_slot(random, DType::f32, numel);
-  std::vector<float> values(numel);
-  if (numel > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
-}
-
-void check_reduce_scatter(const Case& c, std::mt19937_64& random) {
+void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
   const std::int64_t numel = c.slice_numel * c.world_size;
   std::vector<std::vector<std::byte>> slots;
   for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.dtype, numel));
@@ -72,13 +29,7 @@ void check_reduce_scatter(const Case& c, std::mt19937_64& random) {
   });
 
   for (int rank = 0; rank < c.world_size; ++rank) {
-    std::vector<float> expected = before[rank];
-    for (std::int64_t i = rank * c.slice_numel; i < (rank + 1) * c.slice_numel; ++i) {
-      for (int r = 0; r < c.participants; ++r) {
-        const float value = element(slots[r], c.dtype, i);
-        expected[i] = c.first && r == 0 ? value : expected[i] + value;
-      }
-    }
+    const std::vector<float> expected = serial_sum(c, rank, slots, before[rank]);
     ASSERT_TRUE(same_bits(accumulators[rank], expected))
         << "rank " << rank << " of " << c.world_size << ", " << c.participants << " participants, slice "
         << c.slice_numel << ", " << (c.dtype == DType::f32 ? "f32" : "bf16") << (c.first ? ", first" : "");
@@ -95,12 +46,7 @@ std::uint64_t fresh_seed() {
 TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
   std::mt19937_64 random(fresh_seed());
   for (int trial = 0; trial < 120; ++trial) {
-    const int world_size = 1 + static_cast<int>(random() % 5);
-    const Case c{.world_size = world_size,
-                 .participants = 1 + static_cast<int>(random() % world_size),
-                 .slice_numel = static_cast<std::int64_t>(random() % 3000),
-                 .dtype = random() % 2 ? DType::f32 : DType::bf16,
-                 .first = random() % 2 == 0};
+    const ReduceCase c = random_case(random, 1 + static_cast<int>(random() % 5), 3000);
     check_reduce_scatter(c, random);
     if (HasFatalFailure()) return;
   }

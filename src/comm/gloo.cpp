@@ -1,0 +1,189 @@
+// c10d's ProcessGroupGloo as ordered bytes between pairs, with the abort that it lacks.
+#include <ATen/ops/from_blob.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/c10d_store.h"
+#include "comm/store.h"
+
+namespace trireme::comm {
+namespace {
+
+using std::chrono::milliseconds;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
+constexpr int kAbortTag = 0x7fffffff;
+constexpr milliseconds kAbortExpiry{1};
+
+at::Tensor as_tensor(const std::byte* bytes, std::size_t count) {
+  return at::from_blob(const_cast<std::byte*>(bytes), {static_cast<std::int64_t>(count)}, at::kByte);
+}
+
+// "[/a/b/pair.cc:538] Connection closed by peer [127.0.0.1]:43" without the source line.
+std::string words_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  text = text.substr(0, text.find('\n'));
+  const std::size_t bracket = text.find("] ");
+  return text.starts_with('[') && bracket != std::string::npos ? text.substr(bracket + 2) : text;
+}
+
+// One rank's end of the group, shared by the communicator and the transfers under way.
+class Group {
+ public:
+  Group(const JobStore& store, const GlooOptions& options) : rank_(options.rank), silence_(options.silence) {
+    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.connect);
+    gloo->devices.push_back(interface != nullptr
+                                ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                : c10d::ProcessGroupGloo::createDeviceForHostname(options.local_address));
+    auto keys = c10::make_intrusive<c10d::PrefixStore>("gloo", store.keys);
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, options.rank, options.world_size, gloo);
+  }
+
+  int rank() const { return rank_; }
+  int world_size() const { return group_->getSize(); }
+
+  WorkPtr start(bool sends, const std::byte* bytes, std::size_t count, int peer, int tag) {
+    const auto reason = aborted();
+    if (reason) throw aborted_error(*reason);
+    std::vector<at::Tensor> tensors{as_tensor(bytes, count)};
+    try {
+      return sends ? group_->send(tensors, peer, tag) : group_->recv(tensors, peer, tag);
+    } catch (const std::exception& error) {
+      throw failed_error(peer, error);
+    }
+  }
+
+  void wait(c10d::Work& work, int peer) {
+    try {
+      if (work.wait(silence_)) return;
+    } catch (const std::exception& error) {
+      throw failed_error(peer, error);
+    }
+    throw aborted_error(aborted().value_or("the transfer was cancelled"));
+  }
+
+  // An expired receive closes every pair of the group and so frees all calls. A pair that is broken already fails at
+  // once and closes nothing, hence one for each peer.
+  void abort(const std::string& reason) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) return;
+      aborted_ = reason;
+    }
+    for (int peer = 0; peer < world_size(); ++peer) {
+      if (peer == rank_) continue;
+      try {
+        std::byte never{};
+        std::vector<at::Tensor> tensors{as_tensor(&never, 1)};
+        group_->recv(tensors, peer, kAbortTag)->wait(kAbortExpiry);
+      } catch (const std::exception&) {
+        // The expiry is what is wanted.
+      }
+    }
+  }
+
+ private:
+  std::optional<std::string> aborted() const {
+    const std::lock_guard lock(mutex_);
+    return aborted_;
+  }
+
+  std::string place() const { return "rank " + std::to_string(rank_); }
+  Error aborted_error(const std::string& reason) const {
+    return Error(1102, place(), "communication was broken off: " + reason);
+  }
+  Error failed_error(int peer, const std::exception& error) const {
+    if (const auto reason = aborted()) return aborted_error(*reason);
+    return Error(1101, place(), "no connection to rank " + std::to_string(peer) + " any more: " + words_of(error));
+  }
+
+  const int rank_;
+  const milliseconds silence_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  mutable std::mutex mutex_;
+  std::optional<std::string> aborted_;
+};
+
+class GlooTransfer final : public Transfer {
+ public:
+  GlooTransfer(std::shared_ptr<Group> group, WorkPtr work, int peer)
+      : group_(std::move(group)), work_(std::move(work)), peer_(peer) {}
+  GlooTransfer(const GlooTransfer&) = delete;
+  GlooTransfer& operator=(const GlooTransfer&) = delete;
+
+  // Bytes that nobody waited for are about to go away under Gloo's feet, and what follows could not be matched.
+  ~GlooTransfer() override {
+    if (!done_) group_->abort("a transfer with rank " + std::to_string(peer_) + " was dropped while under way");
+  }
+
+  void wait() override {
+    if (done_) return;
+    group_->wait(*work_, peer_);
+    done_ = true;
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  WorkPtr work_;
+  int peer_;
+  bool done_ = false;
+};
+
+class EmptyTransfer final : public Transfer {
+ public:
+  void wait() override {}
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  GlooCommunicator(const JobStore& store, const GlooOptions& options)
+      : group_(std::make_shared<Group>(store, options)), sent_(options.world_size), received_(options.world_size) {}
+
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+
+  std::unique_ptr<Transfer> send(std::span<const std::byte> bytes, int to) override {
+    return start(true, bytes, to, sent_);
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> bytes, int from) override {
+    return start(false, bytes, from, received_);
+  }
+
+  void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+
+ private:
+  // The n-th transfer of a pair carries tag n on both ends: Gloo matches by tag.
+  std::unique_ptr<Transfer> start(bool sends, std::span<const std::byte> bytes, int peer, std::vector<int>& count) {
+    TRIREME_CHECK(peer >= 0 && peer < world_size() && peer != rank(), "no such peer: rank " + std::to_string(peer));
+    if (bytes.empty()) return std::make_unique<EmptyTransfer>();
+    const int tag = count[peer];
+    WorkPtr work = group_->start(sends, bytes.data(), bytes.size(), peer, tag);
+    count[peer] = (tag + 1) % kAbortTag;
+    return std::make_unique<GlooTransfer>(group_, std::move(work), peer);
+  }
+
+  std::shared_ptr<Group> group_;
+  std::vector<int> sent_, received_;  // by peer
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo(const JobStore& store, const GlooOptions& options) {
+  try {
+    return std::make_unique<GlooCommunicator>(store, options);
+  } catch (const Error&) {
+    throw;  // the break, through the agent's store
+  } catch (const std::exception& error) {
+    throw Error(1110, "rank " + std::to_string(options.rank), "cannot connect to the other ranks: " + words_of(error));
+  }
+}
+
+}  // namespace trireme::comm

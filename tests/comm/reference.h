@@ -1,0 +1,75 @@
+// Random slots and the serial sums that the ordered collectives must equal bit for bit.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "comm/collectives.h"
+
+namespace trireme::comm {
+
+struct ReduceCase {
+  int world_size = 1, participants = 1;
+  std::int64_t slice_numel = 0;
+  DType dtype = DType::f32;
+  bool first = true;
+};
+
+inline ReduceCase random_case(std::mt19937_64& random, int world_size, std::int64_t max_slice) {
+  return {.world_size = world_size,
+          .participants = 1 + static_cast<int>(random() % world_size),
+          .slice_numel = static_cast<std::int64_t>(random() % max_slice),
+          .dtype = random() % 2 != 0 ? DType::f32 : DType::bf16,
+          .first = random() % 2 == 0};
+}
+
+// Values of very different sizes, so that another order of summation rounds to other bits.
+inline std::vector<std::byte> random_slot(std::mt19937_64& random, DType dtype, std::int64_t numel) {
+  std::uniform_real_distribution<float> mantissa(-1, 1);
+  std::vector<std::byte> slot(numel * size_of(dtype));
+  for (std::int64_t i = 0; i < numel; ++i) {
+    const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 20);
+    const bfloat16 narrow(value);
+    const void* source = dtype == DType::f32 ? static_cast<const void*>(&value) : &narrow;
+    std::memcpy(slot.data() + i * size_of(dtype), source, size_of(dtype));
+  }
+  return slot;
+}
+
+inline std::vector<float> random_floats(std::mt19937_64& random, std::int64_t numel) {
+  const std::vector<std::byte> bytes = random_slot(random, DType::f32, numel);
+  std::vector<float> values(numel);
+  if (numel > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+inline float element(const std::vector<std::byte>& slot, DType dtype, std::int64_t i) {
+  if (dtype == DType::f32) {
+    float value;
+    std::memcpy(&value, slot.data() + i * 4, 4);
+    return value;
+  }
+  bfloat16 value;
+  std::memcpy(&value, slot.data() + i * 2, 2);
+  return value;
+}
+
+// What rank's accumulator must hold after the reduce-scatter.
+inline std::vector<float> serial_sum(const ReduceCase& c, int rank, const std::vector<std::vector<std::byte>>& slots,
+                                     std::vector<float> accumulator) {
+  for (std::int64_t i = rank * c.slice_numel; i < (rank + 1) * c.slice_numel; ++i) {
+    for (int r = 0; r < c.participants; ++r) {
+      const float value = element(slots[r], c.dtype, i);
+      accumulator[i] = c.first && r == 0 ? value : accumulator[i] + value;
+    }
+  }
+  return accumulator;
+}
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
+}
+
+}  // namespace trireme::comm
