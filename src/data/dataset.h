@@ -24,23 +24,30 @@ struct SampleRows {
 };
 
 // Packed: sample i is tokens [i*T, i*T + T], T inputs and T labels; the last T labels may be fewer: ignored (-1), ids
-// padded with the end-of-document id. Immutable after opening and thread-safe. Shard digests are checked on first touch
-// (TR4030 names the shard).
+// padded with the end-of-document id. So a split of N tokens has ceil((N - 1) / T) samples, and each token but the
+// split's first is the label of exactly one place. A position counts from the row's start, or with document_borders
+// from the document's first token in the row. All files are mapped when it opens, so that a later prepare() into the
+// same folder does not disturb it. Immutable after opening and thread-safe. Shard digests and ids are checked on first
+// touch (TR4030 names the shard).
 class Dataset {
  public:
-  // folder: what prepare() wrote. split: "train" or "heldout". Errors TR40xx.
+  // folder: what prepare() wrote. split: "train" or "heldout". Errors: TR4022 the split is shorter than a sample,
+  // TR4023 no such split or nothing in it, TR4030 .. TR4033 files that are missing, cut, swapped or not ours.
   Dataset(const std::filesystem::path& folder, const std::string& split, const DatasetOptions& options);
   ~Dataset();
   std::uint64_t num_samples() const;
   std::uint64_t num_tokens() const;
   std::uint64_t num_bytes() const;  // of text, without end-of-document marks
   std::int64_t vocabulary() const;
-  const std::string& digest() const;  // of the manifest
+  std::int64_t sequence_length() const;  // T
+  const std::string& digest() const;  // of the manifest: equal for equal data, wherever it and its inputs lie
   const std::string& tokenizer_digest() const;
   std::filesystem::path tokenizer_folder() const;  // prepare() keeps the tokenizer beside the shards
   void read(std::uint64_t sample, const SampleRows& rows) const;
   // The tokens themselves, for `data show` and baselines.
   std::vector<std::int32_t> tokens(std::uint64_t begin, std::uint64_t end) const;
+  std::uint64_t num_documents() const;
+  std::uint64_t document_end(std::uint64_t document) const;  // its end-of-document mark is the token before
 
  private:
   struct Impl;
