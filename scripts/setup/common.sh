@@ -30,8 +30,10 @@ require_space() {
     cannot_go_on "disk full: $folder has $free MB free, $needed MB are needed for $purpose: free some, or clone to a larger disk"
 }
 
-log_says() { tail -n "+$1" "$LOG" | grep -qiE "$2"; }
+# Whether the log from a line on matches. Not grep -q: it would end before tail, whose broken pipe would then count as "no".
+log_says() { tail -n "+$1" "$LOG" | grep -iE "$2" >/dev/null; }
 log_length() { wc -l <"$LOG"; }
 
 readonly DISK_FULL='no space left on device|errno 28|enough free space|disk quota exceeded'
 readonly NO_NETWORK='temporary failure|could not resolve|could not connect|unable to connect|network is unreachable|connection timed out|connection refused|no route to host|name or service not known|failed to establish a new connection|max retries exceeded|failed to fetch|connect timeout|proxyerror'
+readonly CONNECTION_LOST='timed out|incompleteread|protocolerror|connection (reset|aborted)'

@@ -24,7 +24,7 @@ explain_pip_failure() {
     cannot_go_on "disk full: $name does not fit into $WHEELS: free some space and run this again"
   elif log_says "$start" 'do not match the hashes'; then
     cannot_go_on "the file that PyPI sent for $name has another SHA-256 than the pinned one: a proxy or mirror altered it, use another PIP_INDEX_URL (see $LOG)"
-  elif log_says "$start" "$NO_NETWORK|timed out|connection broken|incompleteread|protocolerror"; then
+  elif log_says "$start" "$NO_NETWORK|$CONNECTION_LOST"; then
     cannot_go_on "no network to PyPI: $name could not be downloaded: check the connection, HTTPS_PROXY and PIP_INDEX_URL (see $LOG)"
   fi
   cannot_go_on "pip could not download $name: $(tail -n "+$start" "$LOG" | grep -E '^ERROR' | tail -n 1) (see $LOG)"
@@ -56,8 +56,10 @@ download_wheel() {
       return
     fi
     rm -rf "$partial"
-    # Only a connection that broke on the way is worth another try.
-    log_says "$start" 'timed out|connection broken|incompleteread|protocolerror' || break
+    # Only a connection that was lost on the way is worth another try; pip itself has tried to connect several times.
+    if log_says "$start" "$NO_NETWORK" || ! log_says "$start" "$CONNECTION_LOST"; then
+      break
+    fi
     say "the connection broke while downloading $name; trying again"
   done
   explain_pip_failure "$start" "$name"
