@@ -125,12 +125,14 @@ bool move_earlier(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
+// In the place of another, or anywhere.
 bool overlap_transient(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const auto transient = [](const Buffer& buffer) { return !is_persistent(buffer.kind); };
   const int from = pick(program.buffers, dice, transient), to = pick(program.buffers, dice, transient);
   if (from < 0 || from == to) return false;
-  program.buffers[from].offset = program.buffers[to].offset;
+  const int places = static_cast<int>((program.arena_bytes - program.buffers[from].bytes) / 256) + 1;
+  program.buffers[from].offset = dice.chance(50) ? program.buffers[to].offset : 256 * dice.below(places);
   return true;
 }
 

@@ -17,7 +17,7 @@ constexpr int kInterleavings = 1000;
 // TRIREME_MUTATIONS=N asks for a longer search than the test suite has time for.
 int wanted_mutations() {
   const char* wanted = std::getenv("TRIREME_MUTATIONS");
-  return wanted ? std::max(200, std::atoi(wanted)) : 400;
+  return wanted ? std::max(200, std::atoi(wanted)) : 1000;
 }
 
 std::string text(const std::vector<Finding>& findings) {
