@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "support/expect_error.h"
+#include "support/seed.h"
 #include "support/small_disk.h"
 #include "support/temporary_folder.h"
 
@@ -118,8 +119,8 @@ TEST(CreateFileExclusive, HasOneWinnerAmongMany) {
 
 TEST(FileWriter, WritesPiecesOfAnySizeInOrder) {
   const TemporaryFolder folder;
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
   std::string expected;
   FileWriter writer(folder.path() / "f");

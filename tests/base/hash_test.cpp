@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "support/seed.h"
+
 namespace trireme {
 namespace {
 
@@ -18,8 +20,8 @@ TEST(Hash, SeedsChangeTheValue) {
 }
 
 TEST(Hash, AStreamInPiecesHasTheDigestOfTheWhole) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937 random(seed);
   std::string text(300000, '\0');
   for (char& c : text) c = static_cast<char>(random());
