@@ -118,12 +118,12 @@ install_folder() {
 install_libtorch() {
   local list=$ROOT/scripts/setup/wheels.txt site=$DEPS/site
   is_unpacked "$list" "$site" && return
-  require_space "$DEPS" 2800 'LibTorch (download 0.6 GB, unpacked 1.1 GB) and the build (1 GB)'
   mkdir -p "$WHEELS"
+  rm -rf "$site.new" "$WHEELS"/partial-*  # of an interrupted run
+  require_space "$DEPS" $((2800 - $(du -sm "$WHEELS" | cut -f1))) 'LibTorch (download 0.6 GB, unpacked 1.1 GB) and the build (1 GB)'
   say "downloading LibTorch 2.11.0 from PyPI (550 MB) into $DEPS"
   download_wheels "$list"
   say "unpacking LibTorch (1.1 GB)"
-  rm -rf "$site.new"
   mkdir -p "$site.new"
   unpack_wheels "$list" "$site.new" "$site.new"
   install_folder "$site.new" "$site"

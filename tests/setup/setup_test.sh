@@ -218,7 +218,7 @@ test_another_compiler_asked_for() {
 test_too_little_space_is_seen_before_the_download() {
   stand_in df 'printf "Filesystem 1024-blocks Used Available Capacity Mounted\n/dev/x 9 9 500000 99%% /\n"'
   run_setup
-  expect_stop 'disk full' '2800 MB are needed'
+  expect_stop 'disk full' 'MB are needed for LibTorch'
   expect_calls 0 'pip download'
 }
 
