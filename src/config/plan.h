@@ -24,6 +24,7 @@ struct ModelPlan {
   std::optional<std::int64_t> vocab_size;  // unset: the data's tokenizer decides
   double rope_theta, rms_norm_eps, initializer_range;
   bool tie_word_embeddings;
+  bool operator==(const ModelPlan&) const = default;
 };
 
 struct DataPlan {
@@ -33,6 +34,7 @@ struct DataPlan {
   Packing packing;
   bool document_borders;  // attention, positions and loss stop at them
   int num_workers, prefetch_factor;
+  bool operator==(const DataPlan&) const = default;
 };
 
 struct TrainingPlan {
@@ -52,22 +54,26 @@ struct TrainingPlan {
   std::uint64_t seed;
   std::int64_t eval_interval;                // steps; 0: at the end only
   std::optional<std::int64_t> eval_samples;  // unset: the whole held-out split
+  bool operator==(const TrainingPlan&) const = default;
 };
 
 struct DistributedPlan {
   Strategy strategy;
   int gradient_slots;
   int timeout_seconds;
+  bool operator==(const DistributedPlan&) const = default;
 };
 
 struct CheckpointPlan {
   std::int64_t save_interval;  // steps; 0: at the end only
   int keep;                    // newest N; 0: all
   Resume resume;
+  bool operator==(const CheckpointPlan&) const = default;
 };
 
 struct MonitorPlan {
   std::int64_t log_interval;
+  bool operator==(const MonitorPlan&) const = default;
 };
 
 // Where a value came from: "configs/run.yaml:14:5", "command line", "default".
@@ -89,22 +95,26 @@ struct Plan {
   std::vector<std::string> notices;       // synonyms taken, keys without effect; printed once at start
 };
 
-// Reads the YAML file, then key=value overrides (dotted keys, values as YAML scalars), against the schema table.
-// Relative paths in the file are relative to the file's folder if they start with "./" or "../" and to the working
-// directory otherwise... see docs/configuration.md. Throws Error TR21xx: unknown key (nearest known one named), wrong
-// type, out of range, duplicate, "not yet"; with file:line:column.
+// Reads the YAML file, then key=value overrides (dotted keys, values as YAML scalars or flow lists and blocks), against
+// the schema table. Overrides win over the file; the same key twice in either is an error. Relative paths stay as they
+// were written and mean the working directory, in the file as on the command line. Throws Error TR21xx (the codes are
+// in docs/configuration.md): unknown key (nearest known one named), wrong type, out of range, duplicate, values that do
+// not fit together, "not yet"; with file:line:column or "command line: key=value".
 Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides);
 
-// The same from text, place names it in messages. Tests and checkpoints.
+// The same from text; place names it in messages, and the last part of place without its extension is the default of
+// `name`. Tests and checkpoints.
 Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides);
 
-// Every key with its value, as YAML that load_plan() reads back to the same plan. Written as config.resolved.yaml.
+// Every key with its value, as YAML that load_plan() reads back to the same plan, numbers bit for bit (origins and
+// notices are new then). Written as config.resolved.yaml.
 std::string to_yaml(const Plan& plan);
 
 // The same as a table with the origin of each value, for --dry-run.
 std::string explain(const Plan& plan);
 
-// Digest of all that decides the numbers of a run (not paths, intervals, log settings). In the checkpoint manifest.
+// Digest of all that decides the numbers of a run (not paths, intervals, log settings; not keys that another key makes
+// idle, as num_epochs where max_steps is set). In the checkpoint manifest.
 std::string numeric_digest(const Plan& plan);
 
 // docs/configuration.md from the schema table.

@@ -1,0 +1,144 @@
+#include "config/checks.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/error.h"
+#include "config/document.h"
+
+namespace trireme::config {
+namespace {
+
+class Checker {
+ public:
+  Checker(Plan& plan, std::string place) : plan_(plan), place_(std::move(place)) {}
+
+  bool is_given(const std::string& key) const {
+    const auto origin = plan_.origins.find(key);
+    return origin != plan_.origins.end() && !origin->second.is_default;
+  }
+
+  // The first of the keys that the user wrote is to blame.
+  void require(bool holds, std::initializer_list<const char*> keys, const std::string& message,
+               const std::string& remedy) const {
+    if (holds) return;
+    for (const char* key : keys) {
+      if (is_given(key)) throw Error(2104, plan_.origins.at(key).place, message, remedy);
+    }
+    throw Error(2104, place_, message, remedy);
+  }
+
+  void notice(const char* key, const std::string& text) {
+    plan_.notices.push_back(plan_.origins.at(key).place + ": " + text);
+  }
+
+ private:
+  Plan& plan_;
+  std::string place_;
+};
+
+std::string text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+// "1, 2, 4 or 8": the divisors of value, at most ten of them, those next to near.
+std::string divisors_near(std::int64_t value, std::int64_t near) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t d = 1; d * d <= value; ++d) {
+    if (value % d != 0) continue;
+    all.push_back(d);
+    if (d * d != value) all.push_back(value / d);
+  }
+  std::sort(all.begin(), all.end());
+  constexpr std::ptrdiff_t kMaxShown = 10;
+  const std::ptrdiff_t position = std::lower_bound(all.begin(), all.end(), near) - all.begin();
+  const std::ptrdiff_t last = std::min<std::ptrdiff_t>(std::ssize(all), std::max(position + kMaxShown / 2, kMaxShown));
+  const std::ptrdiff_t first = std::max<std::ptrdiff_t>(0, last - kMaxShown);
+  std::string result;
+  for (std::ptrdiff_t i = first; i < last; ++i) {
+    if (i > first) result += i + 1 == last ? " or " : ", ";
+    result += text(all[static_cast<std::size_t>(i)]);
+  }
+  return result;
+}
+
+void check_name(const Plan& plan, const Checker& checker) {
+  const auto is_legal = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+  };
+  const std::string& name = plan.name;
+  checker.require(name.size() <= 128 && !name.starts_with('.') && std::all_of(name.begin(), name.end(), is_legal),
+                  {"name"}, "name is " + shown(name) + ", which is no name of a folder that is safe everywhere",
+                  "use at most 128 letters, digits, underscores, dashes and dots, and no dot in front");
+}
+
+void check_model(const Plan& plan, const Checker& checker) {
+  const ModelPlan& model = plan.model;
+  checker.require(checker.is_given("model.head_dim") || model.hidden_size % model.num_heads == 0,
+                  {"model.num_heads", "model.hidden_size"},
+                  "model.num_heads is " + text(model.num_heads) + ", but hidden_size " + text(model.hidden_size) +
+                      " is not a multiple of it",
+                  "use num_heads " + divisors_near(model.hidden_size, model.num_heads) + ", or give head_dim");
+  checker.require(model.num_heads % model.num_key_value_heads == 0, {"model.num_key_value_heads", "model.num_heads"},
+                  "model.num_key_value_heads is " + text(model.num_key_value_heads) + ", but num_heads " +
+                      text(model.num_heads) + " is not a multiple of it",
+                  "use num_key_value_heads " + divisors_near(model.num_heads, model.num_key_value_heads));
+  checker.require(model.head_dim % 2 == 0, {"model.head_dim", "model.num_heads", "model.hidden_size"},
+                  "model.head_dim is " + text(model.head_dim) + ", which is odd",
+                  "rotary positions turn pairs: give an even head_dim, or another hidden_size or num_heads");
+  checker.require(plan.data.sequence_length <= model.max_position_embeddings,
+                  {"data.sequence_length", "model.max_position_embeddings"},
+                  "data.sequence_length is " + text(plan.data.sequence_length) + ", above max_position_embeddings " +
+                      text(model.max_position_embeddings),
+                  "lower sequence_length or raise model.max_position_embeddings");
+}
+
+void check_end(const Plan& plan, const std::string& place, Checker& checker) {
+  const TrainingPlan& training = plan.training;
+  if (!training.max_steps && !training.num_epochs) {
+    throw Error(2106, place, "neither training.max_steps nor training.num_epochs is set",
+                "say how long to train: training.max_steps=1000, or training.num_epochs=1");
+  }
+  if (training.max_steps && training.num_epochs) {
+    checker.notice("training.num_epochs", "training.max_steps " + text(*training.max_steps) + " wins over num_epochs " +
+                                              text(*training.num_epochs));
+  }
+  checker.require(!training.max_steps || training.warmup_steps <= *training.max_steps,
+                  {"training.warmup_steps", "training.max_steps"},
+                  "training.warmup_steps is " + text(training.warmup_steps) + ", above max_steps " +
+                      text(training.max_steps.value_or(0)),
+                  "the learning rate would never reach its peak: lower warmup_steps");
+}
+
+void check_batch(const Plan& plan, Checker& checker) {
+  const TrainingPlan& training = plan.training;
+  if (!training.global_batch_size) return;
+  const std::int64_t batch = *training.global_batch_size;
+  checker.require(batch % training.micro_batch_size == 0, {"training.micro_batch_size", "training.global_batch_size"},
+                  "training.micro_batch_size is " + text(training.micro_batch_size) + ", but global_batch_size " +
+                      text(batch) + " is not a multiple of it",
+                  text(batch) + " = micro_batch_size x M needs micro_batch_size " +
+                      divisors_near(batch, training.micro_batch_size));
+  if (checker.is_given("training.gradient_accumulation_steps")) {
+    checker.notice("training.gradient_accumulation_steps",
+                   "training.global_batch_size " + text(batch) + " wins over gradient_accumulation_steps " +
+                       text(training.gradient_accumulation_steps) + ", which follows from the number of ranks");
+  }
+}
+
+}  // namespace
+
+void check_plan(Plan& plan, const std::string& place) {
+  Checker checker(plan, place);
+  check_name(plan, checker);
+  check_model(plan, checker);
+  check_end(plan, place, checker);
+  check_batch(plan, checker);
+  checker.require(plan.training.min_learning_rate <= plan.training.learning_rate,
+                  {"training.min_learning_rate", "training.learning_rate"},
+                  "training.min_learning_rate is above learning_rate",
+                  "lower it: the rate falls from learning_rate to it");
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,105 @@
+#include "config/plan.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "config/checks.h"
+#include "config/document.h"
+#include "config/schema.h"
+#include "config/settings.h"
+#include "config/value.h"
+
+namespace trireme::config {
+namespace {
+
+// At most one byte above the limit, which the reader then refuses: a device or a huge file costs nothing.
+std::string read_bounded(const std::filesystem::path& file) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(2100, file.string(), "the configuration cannot be read: " + why, "check the path of the file");
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) fail("it is a folder");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(file.c_str(), "rb"), &std::fclose);
+  if (stream == nullptr) fail(std::strerror(errno));
+  std::string text(kMaxDocumentBytes + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), stream.get()));
+  if (std::ferror(stream.get()) != 0) fail(std::strerror(errno));
+  return text;
+}
+
+std::string default_name(const std::string& place) {
+  std::string name = std::filesystem::path(place).stem().string().substr(0, 64);
+  for (char& c : name) {
+    const bool legal =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    if (!legal) c = '-';
+  }
+  name.erase(0, name.find_first_not_of('.'));
+  return name.empty() ? "run" : name;
+}
+
+void set(Plan& plan, const Key& key, const Value& value, Origin origin) {
+  key.field.set(plan, key, value);
+  plan.origins[std::string(key.name)] = std::move(origin);
+}
+
+bool has_rule(const Key& key) {
+  return !key.rule.empty();
+}
+
+void check_nothing_missing(const Plan& plan, const std::string& place) {
+  std::string missing;
+  for (const Key& key : keys()) {
+    if (!key.required || plan.origins.contains(std::string(key.name))) continue;
+    missing += (missing.empty() ? "" : ", ") + std::string(key.name);
+  }
+  if (!missing.empty()) {
+    throw Error(2106, place, "required but not set: " + missing,
+                "set them in the file, or on the command line as key=value; docs/configuration.md has every key");
+  }
+}
+
+// Plain defaults first: values with a rule follow from them, and from those before them in the table.
+void set_defaults(Plan& plan, const std::string& place) {
+  const Origin origin{"default", true};
+  const auto is_open = [&](const Key& key) {
+    return key.tier == Tier::supported && !plan.origins.contains(std::string(key.name));
+  };
+  for (const Key& key : keys()) {
+    if (is_open(key) && !has_rule(key)) set(plan, key, key.optional ? Value() : parse_default(key), origin);
+  }
+  for (const Key& key : keys()) {
+    if (is_open(key)) set(plan, key, key.derive == nullptr ? Value(default_name(place)) : key.derive(plan), origin);
+  }
+}
+
+}  // namespace
+
+Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides) {
+  return parse_plan(read_bounded(file), file.string(), overrides);
+}
+
+Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides) {
+  Settings from_file, from_command_line;
+  take_document(read_document(yaml, place), place, from_file);
+  for (const std::string& text : overrides) take_override(text, from_command_line);
+
+  Plan plan{};
+  for (const Settings* settings : {&from_command_line, &from_file}) {
+    for (const auto& [key, setting] : settings->by_key) {
+      const bool is_overridden = settings == &from_file && from_command_line.by_key.contains(key);
+      if (key->tier == Tier::supported && !is_overridden) set(plan, *key, setting.value, {setting.place});
+    }
+  }
+  plan.notices = from_file.notices;
+  plan.notices.insert(plan.notices.end(), from_command_line.notices.begin(), from_command_line.notices.end());
+  check_nothing_missing(plan, place);
+  set_defaults(plan, place);
+  check_plan(plan, place);
+  return plan;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,108 @@
+// The schema: one row for each key of a configuration. Reading, checking, writing, the documentation and the digest of
+// a plan all follow this table; a new key is a row here and a field in plan.h.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "config/plan.h"
+
+namespace trireme::config {
+
+// A value of a key; monostate: unset. Enums, text and paths are strings; enums in the schema's spelling.
+using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+// any: a text, list or block, which only keys of later work take.
+enum class Type : std::uint8_t { boolean, integer, number, text, path, choice, any };
+
+// not_yet: refused unless it says "off". no_effect: read, with a notice that nothing follows from it.
+enum class Tier : std::uint8_t { supported, not_yet, no_effect };
+
+struct Range {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool above_low = false, below_high = false;  // the bound itself is outside
+};
+
+// Another spelling of a value: "bfloat16" for "bf16". An empty meaning sets nothing.
+struct Synonym {
+  std::string_view word, meaning;
+};
+
+// A name that users bring from another tool.
+struct Alias {
+  std::string_view name;  // with dots: the whole key; without: in the block of its key
+  std::string_view tool;
+  std::vector<Synonym> values = {};  // where the name takes other values than its key: all that are accepted
+};
+
+struct Key;
+
+// How a row reaches its field of the plan.
+struct Field {
+  void (*set)(Plan&, const Key&, const Value&) = nullptr;
+  Value (*get)(const Plan&, const Key&) = nullptr;
+};
+
+struct Key {
+  std::string_view name;  // "training.learning_rate"
+  Type type = Type::text;
+  Tier tier = Tier::supported;
+  // What holds where the key is not given: one of these three.
+  std::string_view fallback = {};  // as text
+  bool required = false;
+  bool optional = false;  // stays unset
+  // ... or a value that follows from others, with the rule in words.
+  Value (*derive)(const Plan&) = nullptr;
+  std::string_view rule = {};
+
+  Range range = {};
+  std::vector<std::string_view> choices = {};          // of an enum, in the order of the C++ enum
+  std::vector<std::string_view> choices_not_yet = {};  // known, refused with "not yet"
+  std::vector<Synonym> value_synonyms = {};
+  std::vector<std::string_view> inert = {};  // of a not_yet key: values that say "off", beside null
+  std::vector<Alias> aliases = {};
+  bool (*decides)(const Plan&) = nullptr;  // whether the value decides the numbers of the run; none: never
+  Field field = {};                        // of supported keys
+  std::string_view doc = {};
+};
+
+// All rows: supported ones in the order of the documentation, then not_yet, then no_effect.
+const std::vector<Key>& keys();
+
+std::string_view block_of(std::string_view name);  // "training"; "" for a key at the top
+std::string_view leaf_of(std::string_view name);   // "learning_rate"
+
+// The whole names under which an alias is accepted.
+std::string full_name(const Key& key, const Alias& alias);
+
+struct Match {
+  const Key* key = nullptr;
+  const Alias* alias = nullptr;  // none: the key's own name
+};
+
+// By whole name. {} where there is no such key.
+Match find_key(std::string_view name);
+const Key& key_named(std::string_view name);  // a row that must exist
+
+// "model", "data", ... in the order of the documentation.
+std::vector<std::string_view> block_names();
+bool is_block(std::string_view name);
+
+// The value as YAML text that reads back to the same value; "null" for unset.
+std::string to_text(const Value& value);
+
+// The default as a person reads it: "3e-4", "required", "unset", "num_heads".
+std::string default_text(const Key& key);
+
+// "bool", "integer from 1", "one of constant, linear, cosine".
+std::string type_text(const Key& key);
+
+}  // namespace trireme::config

@@ -1,0 +1,148 @@
+// Keys of later work, refused with "not yet" unless they say "off", and keys of other tools that mean nothing here.
+#include "config/schema_rows.h"
+
+namespace trireme::config {
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+Key not_yet(std::string_view name, Type type, Words inert, std::string_view doc, std::vector<Alias> aliases = {}) {
+  return {.name = name,
+          .type = type,
+          .tier = Tier::not_yet,
+          .optional = true,
+          .inert = std::move(inert),
+          .aliases = std::move(aliases),
+          .doc = doc};
+}
+
+Key no_effect(std::string_view name, std::string_view doc, std::vector<Alias> aliases = {}) {
+  return {.name = name,
+          .type = Type::any,
+          .tier = Tier::no_effect,
+          .optional = true,
+          .aliases = std::move(aliases),
+          .doc = doc};
+}
+
+std::vector<Key> model_and_training_keys() {
+  return {
+      not_yet("model.path", Type::path, {}, "A Hugging Face folder to start from.",
+              {{"model_name_or_path", kHuggingFace}, {"pretrained_model_name_or_path", kHuggingFace}}),
+      not_yet("model.rope_scaling", Type::any, {}, "Stretched rotary positions."),
+      not_yet("model.attention_dropout", Type::number, {"0"}, "Dropout of attention weights."),
+      not_yet("model.hidden_dropout", Type::number, {"0"}, "Dropout of the residual stream.",
+              {{"dropout", kGuides}, {"resid_pdrop", kHuggingFace}}),
+      not_yet("model.hidden_act", Type::text, {"silu"}, "Another activation than SwiGLU's."),
+      not_yet("model.attention_bias", Type::boolean, {"false"}, "Biases of the attention projections."),
+      not_yet("model.mlp_bias", Type::boolean, {"false"}, "Biases of the feed-forward layers."),
+      not_yet("model.sliding_window", Type::integer, {}, "Attention over a window."),
+      not_yet("training.optimizer", Type::text, {"adamw", "adamw_torch", "adamw_torch_fused"},
+              "Adam, SGD, Adagrad, Lion.", {{"optim", kHuggingFace}}),
+      not_yet("training.device", Type::text, {"cpu", "auto"}, "Training on CUDA devices."),
+      not_yet("training.gradient_checkpointing", Type::boolean, {"false"}, "Recomputing activations in the backward.",
+              {{"activation_checkpointing", kGuides}, {"model.gradient_checkpointing", kHuggingFace}}),
+      not_yet("training.loss_scale", Type::any, {"1"}, "Loss scaling of fp16.", {{"initial_loss_scale", kMegatron}}),
+      not_yet("training.memory_budget", Type::any, {"0"}, "A bound on the planned memory of a rank."),
+      not_yet("training.warmup_ratio", Type::number, {"0"}, "Warm-up as a share of the steps; use warmup_steps."),
+      not_yet("training.label_smoothing", Type::number, {"0"}, "Label smoothing.",
+              {{"label_smoothing_factor", kHuggingFace}}),
+  };
+}
+
+std::vector<Key> distributed_keys() {
+  return {
+      not_yet("distributed.dp_replicate", Type::integer, {"1"}, "Ranks over which shards are copied.",
+              {{"data_parallel_replicate_degree", kTitan}}),
+      not_yet("distributed.dp_shard", Type::integer, {"1"}, "Ranks over which parameters are sharded.",
+              {{"data_parallel_shard_degree", kTitan}}),
+      not_yet("distributed.tp", Type::integer, {"1"}, "Tensor parallelism.",
+              {{"tensor_parallel_degree", kTitan}, {"tensor_model_parallel_size", kMegatron}}),
+      not_yet("distributed.pp", Type::integer, {"1"}, "Pipeline parallelism.",
+              {{"pipeline_parallel_degree", kTitan}, {"pipeline_model_parallel_size", kMegatron}}),
+      not_yet("distributed.cp", Type::integer, {"1"}, "Context parallelism.",
+              {{"context_parallel_degree", kTitan}, {"context_parallel_size", kMegatron}}),
+      not_yet("distributed.pipeline_schedule", Type::any, {}, "Order of the micro-batches in a pipeline.",
+              {{"pipeline_parallel_schedule", kTitan}}),
+      not_yet("distributed.sequence_parallel", Type::boolean, {"false"}, "Norms sharded over the sequence."),
+      not_yet("distributed.backend", Type::text, {"gloo", "auto"}, "NCCL and MPI."),
+      not_yet("distributed.zero_stage", Type::integer, {"0"}, "ZeRO by number; see distributed.strategy."),
+      not_yet("distributed.persistence_threshold", Type::integer, {}, "Size below which groups stay whole.",
+              {{"stage3_param_persistence_threshold", kDeepSpeed}}),
+      not_yet("distributed.offload_optimizer", Type::any, {"false", "none"}, "Optimizer state in host memory."),
+      not_yet("distributed.offload_params", Type::any, {"false", "none"}, "Parameters in host memory.",
+              {{"offload_param", kDeepSpeed}, {"cpu_offload", kFsdp}, {"fsdp_cpu_offload", kGuides}}),
+      not_yet("distributed.offload_activations", Type::any, {"false", "none"}, "Activations in host memory."),
+      not_yet("distributed.elastic", Type::any, {"false"}, "A number of ranks that changes during the run."),
+      not_yet("distributed.min_nodes", Type::integer, {"1"}, "Fewest nodes of an elastic run."),
+      not_yet("distributed.max_nodes", Type::integer, {"1"}, "Most nodes of an elastic run."),
+      not_yet("distributed.max_restarts", Type::integer, {"0"}, "Restarts after a fault."),
+      not_yet("distributed.use_deepspeed", Type::boolean, {"false"}, "Reading a DeepSpeed file."),
+      not_yet("distributed.deepspeed_config", Type::path, {}, "A DeepSpeed file.",
+              {{"training.deepspeed", kHuggingFace}}),
+      not_yet("distributed.use_fsdp", Type::boolean, {"false"}, "full_shard by FSDP's name."),
+      not_yet("distributed.fsdp_config", Type::any, {}, "An FSDP file.", {{"training.fsdp_config", kHuggingFace}}),
+      not_yet("distributed.fsdp_auto_wrap_policy", Type::any, {"no_wrap"}, "How parameters are grouped."),
+      not_yet("distributed.fsdp_min_num_params", Type::integer, {"0"}, "Smallest group of parameters."),
+      not_yet("distributed.fsdp_transformer_layer_cls_to_wrap", Type::any, {}, "Layers that are groups."),
+      not_yet("distributed.fsdp_backward_prefetch", Type::any, {}, "When the backward gathers ahead.",
+              {{"fsdp_backward_prefetch_policy", kGuides}}),
+      not_yet("distributed.fsdp_forward_prefetch", Type::boolean, {"false"}, "Whether the forward gathers ahead."),
+      not_yet("distributed.fsdp_state_dict_type", Type::any, {"full_state_dict"}, "Form of sharded checkpoints."),
+      not_yet("distributed.fsdp_mixed_precision", Type::any, {"false"}, "Mixed precision of sharded parameters."),
+      not_yet("distributed.fsdp_param_dtype", Type::text, {"float32"}, "Type of gathered parameters."),
+      not_yet("distributed.fsdp_reduce_dtype", Type::text, {"float32"}, "Type of reduced gradients."),
+      not_yet("distributed.fsdp_buffer_dtype", Type::text, {"float32"}, "Type of buffers."),
+      not_yet("distributed.fsdp_use_orig_params", Type::boolean, {"false"}, "Parameters as views of a group."),
+      not_yet("distributed.fsdp_sync_module_states", Type::boolean, {"false"}, "Parameters sent by rank 0."),
+      not_yet("distributed.fsdp_cpu_ram_efficient_loading", Type::boolean, {"false"}, "Loading only on rank 0."),
+      not_yet("distributed.fsdp_cuda_graphs", Type::boolean, {"false"}, "CUDA graphs."),
+  };
+}
+
+std::vector<Key> checkpoint_and_monitor_keys() {
+  return {
+      not_yet("checkpoint.async", Type::boolean, {"false"}, "Saving while training goes on.",
+              {{"async_save", kMegatron}, {"async_mode", kTitan, {{"disabled", "false"}, {"async", "true"}}}}),
+      not_yet("checkpoint.export_huggingface", Type::boolean, {"false"}, "A Hugging Face folder at the end."),
+      not_yet("monitor.report_to", Type::any, {"none", "jsonl", "console"}, "TensorBoard and other receivers.",
+              {{"training.report_to", kHuggingFace}}),
+      not_yet("monitor.profile", Type::any, {"false"}, "A trace of some steps."),
+      not_yet("monitor.prometheus_port", Type::integer, {"0"}, "A port to scrape metrics from."),
+  };
+}
+
+std::vector<Key> idle_keys() {
+  return {
+      no_effect("distributed.find_unused_parameters", "the schedule knows which unit uses what",
+                {{"training.ddp_find_unused_parameters", kHuggingFace}}),
+      no_effect("distributed.bucket_cap_mb", "each storage group is one collective",
+                {{"ddp_bucket_cap_mb", kGuides}, {"training.ddp_bucket_cap_mb", kHuggingFace}}),
+      no_effect("distributed.gradient_as_bucket_view", "gradients are written in place"),
+      no_effect("distributed.static_graph", "the schedule is always static"),
+      no_effect("distributed.broadcast_buffers", "every rank computes the same buffers",
+                {{"training.ddp_broadcast_buffers", kHuggingFace}}),
+      no_effect("distributed.reduce_bucket_size", "each storage group is one collective"),
+      no_effect("distributed.allgather_bucket_size", "each storage group is one collective"),
+      no_effect("distributed.overlap_comm", "reduction always overlaps the backward"),
+      no_effect("distributed.contiguous_gradients", "gradients of a group are always contiguous"),
+      no_effect("training.torch_compile", "there is no graph to compile"),
+      no_effect("training.dataloader_pin_memory", "batches are made in the memory that the step reads"),
+      no_effect("training.dataloader_persistent_workers", "loader threads live as long as the run"),
+      no_effect("training.remove_unused_columns", "prepared data has tokens only"),
+      no_effect("checkpoint.save_safetensors", "checkpoints are always safetensors",
+                {{"training.save_safetensors", kHuggingFace}}),
+  };
+}
+
+}  // namespace
+
+std::vector<Key> later_keys() {
+  std::vector<Key> rows;
+  for (auto part : {model_and_training_keys(), distributed_keys(), checkpoint_and_monitor_keys(), idle_keys()}) {
+    rows.insert(rows.end(), part.begin(), part.end());
+  }
+  return rows;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,215 @@
+#include "config/schema_rows.h"
+
+namespace trireme::config {
+namespace {
+
+std::vector<Key> top_keys() {
+  return {
+      {.name = "name",
+       .type = Type::text,
+       .rule = "the file's name",
+       .aliases = {{"run_name", kHuggingFace}, {"job_name", kGuides}},
+       .field = field<&Plan::name>(),
+       .doc = "Name of the run: letters, digits, dot, underscore and dash."},
+      {.name = "output_dir",
+       .type = Type::path,
+       .derive = [](const Plan& plan) -> Value { return "runs/" + plan.name; },
+       .rule = "runs/NAME",
+       .aliases = {{"save_dir", kGuides}, {"out_dir", kNanoGpt}, {"training.output_dir", kHuggingFace}},
+       .field = field<&Plan::output_dir>(),
+       .doc = "Folder of the run: metrics.jsonl, config.resolved.yaml, checkpoints/, logs/."},
+  };
+}
+
+// Multiple of 64 next to 8/3 of the width: three SwiGLU matrices then have the parameters of two of 4 C.
+Value default_intermediate_size(const Plan& plan) {
+  return (plan.model.hidden_size * 8 / 3 + 63) / 64 * 64;
+}
+
+std::vector<Key> model_size_keys() {
+  return {
+      {.name = "model.family",
+       .type = Type::choice,
+       .fallback = "llama",
+       .choices = {"llama"},
+       .choices_not_yet = {"mistral", "qwen2", "qwen3", "gemma", "gpt2", "free_transformer", "module"},
+       .aliases = {{"model_type", kHuggingFace}, {"architecture", kGuides}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::family>(),
+       .doc = "The architecture."},
+      {.name = "model.hidden_size",
+       .type = Type::integer,
+       .required = true,
+       .range = from(1, 1 << 20),
+       .aliases = {{"n_embd", kNanoGpt}, {"d_model", kGuides}, {"dim", kTitan}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::hidden_size>(),
+       .doc = "Width of the residual stream (C)."},
+      {.name = "model.num_layers",
+       .type = Type::integer,
+       .required = true,
+       .range = from(1, 10000),
+       .aliases = {{"num_hidden_layers", kHuggingFace}, {"n_layer", kNanoGpt}, {"n_layers", kTitan}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::num_layers>(),
+       .doc = "Number of transformer blocks (L)."},
+      {.name = "model.num_heads",
+       .type = Type::integer,
+       .required = true,
+       .range = from(1, 65536),
+       .aliases = {{"num_attention_heads", kHuggingFace}, {"n_head", kNanoGpt}, {"n_heads", kTitan}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::num_heads>(),
+       .doc = "Number of query heads (H)."},
+      {.name = "model.num_key_value_heads",
+       .type = Type::integer,
+       .derive = [](const Plan& plan) -> Value { return plan.model.num_heads; },
+       .rule = "num_heads",
+       .range = from(1, 65536),
+       .aliases = {{"n_kv_heads", kTitan}, {"num_query_groups", kMegatron}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::num_key_value_heads>(),
+       .doc = "Number of key and value heads; divides num_heads (grouped-query attention where it is smaller)."},
+      {.name = "model.head_dim",
+       .type = Type::integer,
+       .derive = [](const Plan& plan) -> Value { return plan.model.hidden_size / plan.model.num_heads; },
+       .rule = "hidden_size / num_heads",
+       .range = from(1, 65536),
+       .aliases = {{"kv_channels", kMegatron}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::head_dim>(),
+       .doc = "Size of a head (D); even."},
+      {.name = "model.intermediate_size",
+       .type = Type::integer,
+       .derive = default_intermediate_size,
+       .rule = "8/3 hidden_size, up to a multiple of 64",
+       .range = from(1, 1 << 22),
+       .aliases = {{"ffn_hidden_size", kMegatron}, {"ffn_dim", kGuides}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::intermediate_size>(),
+       .doc = "Inner width of the SwiGLU layer."},
+      {.name = "model.vocab_size",
+       .type = Type::integer,
+       .optional = true,
+       .range = from(2, 1 << 24),
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::vocab_size>(),
+       .doc = "Vocabulary; unset: that of the tokenizer of the data."},
+  };
+}
+
+std::vector<Key> model_detail_keys() {
+  return {
+      {.name = "model.max_position_embeddings",
+       .type = Type::integer,
+       .derive = [](const Plan& plan) -> Value { return plan.data.sequence_length; },
+       .rule = "data.sequence_length",
+       .range = from(1, 1 << 24),
+       .aliases = {{"n_positions", kHuggingFace}, {"max_seq_len", kTitan}},
+       .field = field<&Plan::model, &ModelPlan::max_position_embeddings>(),
+       .doc = "Longest sequence that the model is meant for; at least data.sequence_length."},
+      {.name = "model.rope_theta",
+       .type = Type::number,
+       .fallback = "10000",
+       .range = above(0),
+       .aliases = {{"rotary_base", kMegatron}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::rope_theta>(),
+       .doc = "Base of the rotary position embedding."},
+      {.name = "model.rms_norm_eps",
+       .type = Type::number,
+       .fallback = "1e-5",
+       .range = above(0),
+       .aliases = {{"norm_eps", kTitan}, {"norm_epsilon", kMegatron}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::rms_norm_eps>(),
+       .doc = "Added to the mean square in RMSNorm."},
+      {.name = "model.initializer_range",
+       .type = Type::number,
+       .fallback = "0.02",
+       .range = at_least(0),
+       .aliases = {{"init_method_std", kMegatron}, {"init_std", kGuides}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::initializer_range>(),
+       .doc = "Standard deviation of the initial weights; residual outputs get it divided by the root of 2 L."},
+      {.name = "model.tie_word_embeddings",
+       .type = Type::boolean,
+       .fallback = "true",
+       .aliases = {{"tie_embeddings", kGuides},
+                   {"untie_embeddings_and_output_weights", kMegatron, {{"true", "false"}, {"false", "true"}}}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::tie_word_embeddings>(),
+       .doc = "Whether the output projection is the embedding."},
+  };
+}
+
+std::vector<Key> data_keys() {
+  return {
+      {.name = "data.path",
+       .type = Type::path,
+       .required = true,
+       .aliases = {{"data_path", kMegatron}, {"dataset_path", kTitan}, {"dataset", kTitan}},
+       .field = field<&Plan::data, &DataPlan::path>(),
+       .doc = "Folder that `trireme data prepare` wrote."},
+      {.name = "data.tokenizer",
+       .type = Type::path,
+       .optional = true,
+       .aliases = {{"tokenizer_path", kGuides}, {"tokenizer_name", kHuggingFace}},
+       .field = field<&Plan::data, &DataPlan::tokenizer>(),
+       .doc = "Tokenizer that the data must have been prepared with; unset: the one kept beside the data."},
+      {.name = "data.sequence_length",
+       .type = Type::integer,
+       .fallback = "1024",
+       .range = from(1, 1 << 24),
+       .aliases = {{"seq_length", kMegatron},
+                   {"seq_len", kTitan},
+                   {"max_seq_length", kHuggingFace},
+                   {"block_size", kNanoGpt},
+                   {"context_length", kGuides}},
+       .decides = always,
+       .field = field<&Plan::data, &DataPlan::sequence_length>(),
+       .doc = "Tokens of a sample (T)."},
+      {.name = "data.packing",
+       .type = Type::choice,
+       .fallback = "packed",
+       .choices = {"packed"},
+       .choices_not_yet = {"padded"},
+       .decides = always,
+       .field = field<&Plan::data, &DataPlan::packing>(),
+       .doc = "packed: documents are joined, with an end mark between them, and cut into samples."},
+      {.name = "data.document_borders",
+       .type = Type::boolean,
+       .fallback = "false",
+       .aliases = {{"reset_attention_mask", kMegatron}},
+       .decides = always,
+       .field = field<&Plan::data, &DataPlan::document_borders>(),
+       .doc = "Whether attention, positions and loss stop at the borders of documents."},
+      {.name = "data.num_workers",
+       .type = Type::integer,
+       .fallback = "1",
+       .range = from(1, 256),
+       .aliases = {{"training.dataloader_num_workers", kHuggingFace}},
+       .field = field<&Plan::data, &DataPlan::num_workers>(),
+       .doc = "Threads of a rank that make batches ahead of time; the order of the samples does not depend on them."},
+      {.name = "data.prefetch_factor",
+       .type = Type::integer,
+       .fallback = "2",
+       .range = from(1, 1024),
+       .aliases = {{"training.dataloader_prefetch_factor", kHuggingFace}},
+       .field = field<&Plan::data, &DataPlan::prefetch_factor>(),
+       .doc = "Steps that are made ahead."},
+  };
+}
+
+}  // namespace
+
+std::vector<Key> model_and_data_keys() {
+  std::vector<Key> rows;
+  append(rows, top_keys());
+  append(rows, model_size_keys());
+  append(rows, model_detail_keys());
+  append(rows, data_keys());
+  return rows;
+}
+
+}  // namespace trireme::config

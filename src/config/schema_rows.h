@@ -1,0 +1,46 @@
+// What the tables of rows share: names of tools, ranges, and when a key decides the numbers.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "config/field.h"
+#include "config/schema.h"
+
+namespace trireme::config {
+
+inline constexpr std::string_view kAccelerate = "Accelerate", kDeepSpeed = "DeepSpeed", kFsdp = "PyTorch FSDP",
+                                  kGuides = "training guides", kHuggingFace = "Hugging Face", kLightning = "Lightning",
+                                  kMegatron = "Megatron-LM", kNanoGpt = "nanoGPT", kTitan = "torchtitan";
+
+inline constexpr double kMaxSteps = 1e15;
+
+inline Range from(double low, double high) {
+  return {.low = low, .high = high};
+}
+inline Range at_least(double low) {
+  return {.low = low};
+}
+inline Range above(double low) {
+  return {.low = low, .above_low = true};
+}
+inline Range share_below_one() {
+  return {.low = 0, .high = 1, .below_high = true};
+}
+
+inline bool always(const Plan&) {
+  return true;
+}
+inline bool law_moves(const Plan& plan) {
+  return plan.training.lr_scheduler != LearningRateLaw::constant;
+}
+
+inline void append(std::vector<Key>& rows, const std::vector<Key>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+}
+
+// The tables, in the order of the documentation.
+std::vector<Key> model_and_data_keys();    // schema_model.cpp; with the keys at the top
+std::vector<Key> training_and_run_keys();  // schema_training.cpp
+std::vector<Key> later_keys();             // schema_later.cpp
+
+}  // namespace trireme::config

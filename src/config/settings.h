@@ -1,0 +1,29 @@
+// What one source (the file, or the command line) says about which key.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "config/schema.h"
+
+namespace trireme::config {
+
+struct Setting {
+  Value value;        // monostate: unset on purpose, or "off" of a key of later work
+  std::string place;  // of the key
+};
+
+struct Settings {
+  std::map<const Key*, Setting> by_key;
+  std::vector<std::string> notices;
+};
+
+// Takes every key of a document. Errors: TR2101 unknown key, TR2103 a key twice (by different names), and those of
+// read_value().
+void take_document(const Node& root, const std::string& place, Settings& settings);
+
+// Takes one "key=value" of the command line; also TR2109 where it is not of this form.
+void take_override(const std::string& text, Settings& settings);
+
+}  // namespace trireme::config

@@ -1,0 +1,150 @@
+// Whatever bytes come, the reader ends in a plan or in one of its own errors, and never reads past a key it does not
+// know.
+#include <yaml-cpp/yaml.h>
+
+#include <chrono>
+#include <random>
+
+#include "config/document.h"
+#include "config/schema.h"
+#include "helpers.h"
+
+namespace trireme::config {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::size_t pick(Random& random, std::size_t below) {
+  return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
+}
+
+std::vector<std::string> seed_documents() {
+  return {kSmall, to_yaml(plan_of(kSmall)),
+          "{model: {hidden_size: 64, num_layers: 1, num_heads: 4}, data: {path: \"x y\"}, training: {max_steps: 5e2}}",
+          "# comment\nname: 'it''s'\ndistributed:\n  fsdp_transformer_layer_cls_to_wrap: []\n  tp: 1\nmonitor:\n"
+          "  report_to:\n    - none\n    - \"jsonl\"\n" +
+              kSmall,
+          "output_dir: >-\n  folded\n  text\n" + kSmall + "  adam_beta1: .9\n  lr: 1e-3\n  bf16: yes\n"};
+}
+
+std::string mutated(Random& random, std::string text) {
+  static const std::vector<std::string> kPieces = {
+      "\n",       "\r\n", " ",    "  ",  "\t",   ":",           ": ",           "- ",      "? ",  "[",    "]",
+      "{",        "}",    ",",    "#",   "'",    "\"",          "\\",           "&a ",     "*a",  "!!a",  "!",
+      "%",        "@",    "`",    "|\n", ">\n",  "---",         "...",          "<<",      "~",   "null", "1e9",
+      "0x",       ".",    "-",    "_",   "\xEF", "\xBB\xBF",    "\xC3\xA9",     "\xFF",    "\0x", "\x7F", "tp",
+      "training", "\\u",  "\\x4", "=",   "no",   "%YAML 1.2\n", "\xE2\x80\xA8", "\xC2\x85"};
+  for (std::size_t edits = 1 + pick(random, 4); edits > 0 && !text.empty(); --edits) {
+    const std::size_t at = pick(random, text.size());
+    const std::size_t length = std::min(text.size() - at, 1 + pick(random, 8));
+    switch (pick(random, 6)) {
+      case 0: text.erase(at, length); break;
+      case 1: text.insert(at, kPieces[pick(random, kPieces.size())]); break;
+      case 2: text[at] = static_cast<char>(pick(random, 256)); break;
+      case 3: text.insert(at, text.substr(pick(random, text.size()), 1 + pick(random, 40))); break;
+      case 4: text.resize(at); break;
+      default: text.replace(at, length, kPieces[pick(random, kPieces.size())]);
+    }
+  }
+  return text;
+}
+
+// The keys as yaml-cpp's own tree has them.
+void expect_known_keys(const YAML::Node& node, const std::string& prefix) {
+  for (const auto& entry : node) {
+    const std::string name = prefix + entry.first.Scalar();
+    if (find_key(name).key != nullptr) continue;
+    ASSERT_TRUE(is_block(name)) << "accepted the unknown key " << name;
+    if (entry.second.IsMap()) expect_known_keys(entry.second, name + ".");
+  }
+}
+
+// True where the text is accepted.
+bool survives(const std::string& text, const Overrides& overrides) {
+  try {
+    const Plan plan = plan_of(text, overrides);
+    EXPECT_EQ(to_yaml(plan_of(to_yaml(plan))), to_yaml(plan));
+    return true;
+  } catch (const Error& error) {
+    const bool is_ours = (error.code() >= 2100 && error.code() <= 2109) || error.code() == 2190;
+    EXPECT_TRUE(is_ours) << error.what();
+    EXPECT_FALSE(error.place().empty());
+    EXPECT_LT(std::string(error.what()).size(), 2000u);
+    return false;
+  }
+}
+
+TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  const std::vector<std::string> documents = seed_documents();
+  int accepted = 0;
+  for (int i = 0; i < 8000; ++i) {
+    const std::string text = mutated(random, documents[pick(random, documents.size())]);
+    SCOPED_TRACE(text);
+    if (survives(text, {})) {
+      expect_known_keys(YAML::Load(text), "");
+      ++accepted;
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(accepted, 100);  // or the mutations say nothing about acceptance
+}
+
+TEST(Fuzz, MutatedOverridesEndInAPlanOrAnError) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Random random(seed);
+  const std::vector<std::string> texts = {"training.max_steps=10", "monitor.report_to=[none, 'jsonl']",
+                                          "model={num_heads: 2, head_dim: 32}", "data.path=\"a b\"",
+                                          "training.learning_rate=1e-3"};
+  for (int i = 0; i < 4000; ++i) {
+    const std::string text = mutated(random, texts[pick(random, texts.size())]);
+    SCOPED_TRACE(text);
+    survives(kSmall, {text});
+    if (HasFailure()) return;
+  }
+}
+
+std::string repeated(const std::string& piece, std::size_t bytes) {
+  std::string result;
+  while (result.size() + piece.size() <= bytes) result += piece;
+  return result;
+}
+
+// Depth, length and aliases cannot blow up: each of these is refused, in seconds at the very most under sanitizers.
+TEST(Fuzz, BombsAreRefused) {
+  std::string aliases = "a0: &a0 [x, x]\n";
+  for (int i = 1; i < 40; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    aliases += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + ", " + before + "]\n";
+  }
+  EXPECT_EQ(error_of(aliases)->code(), 2108);
+
+  constexpr std::size_t kBytes = kMaxDocumentBytes - 100;
+  for (const char* piece :
+       {"[",   "{",    "{a: ", "[a: ", "? ", "- ", "!",    "&a ",   "*",  "a: ", "'",    "\"",    "|\n",
+        "-\n", "a:\n", "#",    "\t",   "\r", ",",  "%a\n", "---\n", "[]", "\\",  "-\n ", "k: [\n"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string text = repeated(piece, kBytes);
+    SCOPED_TRACE(piece);
+    survives(text, {});
+    survives("training:\n  seed: " + text, {});
+    survives(kSmall, {"training.seed=" + text});
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+  }
+  std::string indented, keys;
+  for (int i = 0; i < 1000; ++i) indented += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
+  EXPECT_EQ(error_of(indented)->code(), 2108);
+  for (int i = 0; i < 60000; ++i) keys += "k" + std::to_string(i) + ": 1\n";
+  EXPECT_EQ(error_of(keys)->code(), 2101);
+}
+
+TEST(Fuzz, TextOverTheLimitIsRefused) {
+  EXPECT_EQ(error_of(std::string(kMaxDocumentBytes + 1, '\n'))->code(), 2108);
+  EXPECT_EQ(error_of(kSmall, {"data.path=" + std::string(kMaxDocumentBytes + 1, 'x')})->code(), 2108);
+}
+
+}  // namespace
+}  // namespace trireme::config

@@ -1,0 +1,93 @@
+// Every slip of one letter in a known key is an error that names the key.
+#include <set>
+
+#include "config/schema.h"
+#include "config/suggest.h"
+#include "helpers.h"
+
+namespace trireme::config {
+namespace {
+
+// Deletions, swaps of neighbours, replacements and insertions at each place of the word.
+std::set<std::string> misspellings(const std::string& word) {
+  std::set<std::string> result;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    std::string deleted = word;
+    result.insert(deleted.erase(i, 1));
+    for (const char letter : {'e', 'x', '_', 's'}) {
+      std::string replaced = word, inserted = word;
+      replaced[i] = letter;
+      result.insert(replaced);
+      result.insert(inserted.insert(i, 1, letter));
+    }
+    if (i + 1 < word.size()) {
+      std::string swapped = word;
+      std::swap(swapped[i], swapped[i + 1]);
+      result.insert(swapped);
+    }
+  }
+  result.erase(word);
+  result.erase("");
+  return result;
+}
+
+void expect_named(const Error& error, int code, const std::string& misspelt, std::string_view key) {
+  EXPECT_EQ(error.code(), code) << error.what();
+  EXPECT_NE(error.remedy().find(key), std::string::npos) << misspelt << " should be " << key << ": " << error.what();
+}
+
+TEST(Misspellings, OfAKeyInTheFileNameTheKey) {
+  int count = 0;
+  for (const Key& key : keys()) {
+    if (key.tier != Tier::supported) continue;
+    const std::string block(block_of(key.name));
+    for (const std::string& leaf : misspellings(std::string(leaf_of(key.name)))) {
+      const std::string name = block.empty() ? leaf : block + "." + leaf;
+      if (find_key(name).key != nullptr || is_block(name)) continue;
+      const std::string line = "\"" + leaf + "\": 1\n";
+      const auto error = error_of(block.empty() ? line : block + ":\n  " + line);
+      ASSERT_TRUE(error);
+      expect_named(*error, 2101, name, key.name);
+      EXPECT_EQ(error->place(), block.empty() ? "run.yaml:1:1" : "run.yaml:2:3");
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 3000);
+}
+
+TEST(Misspellings, OfAKeyOnTheCommandLineNameTheKey) {
+  for (const Key& key : keys()) {
+    if (key.tier != Tier::supported) continue;
+    for (const std::string& name : misspellings(std::string(key.name))) {
+      if (find_key(name).key != nullptr || is_block(name)) continue;
+      const auto error = error_of(kSmall, {name + "=1"});
+      ASSERT_TRUE(error);
+      expect_named(*error, 2101, name, key.name);
+    }
+  }
+}
+
+TEST(Misspellings, OfABlockNameTheBlock) {
+  for (const std::string_view block : block_names()) {
+    for (const std::string& name : misspellings(std::string(block))) {
+      if (find_key(name).key != nullptr || is_block(name)) continue;
+      const auto error = error_of("\"" + name + "\":\n  x: 1\n");
+      ASSERT_TRUE(error);
+      expect_named(*error, 2101, name, block);
+    }
+  }
+}
+
+TEST(EditDistance, CountsInsertionsDeletionsReplacementsAndSwaps) {
+  EXPECT_EQ(edit_distance("", ""), 0);
+  EXPECT_EQ(edit_distance("abc", ""), 3);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("abc", "abc"), 0);
+  EXPECT_EQ(edit_distance("abc", "acb"), 1);
+  EXPECT_EQ(edit_distance("abcd", "badc"), 2);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance(std::string(5000, 'a'), "a"), 95);  // long words are cut
+}
+
+}  // namespace
+}  // namespace trireme::config
