@@ -63,4 +63,4 @@ heading "What it writes"
 build/trireme generate --checkpoint "$RUN" --prompt "$PROMPT" --max-tokens 400 --temperature 0.8 --top-p 0.95 --seed 1
 
 heading "Bits per byte of the held-out text"
-build/trireme_text_baselines "$RUN"
+build/trireme_text_baselines "$RUN" --check
