@@ -56,6 +56,10 @@ void error(std::string_view line) {
   write(spdlog::level::err, begins_with_code(line) ? "trireme: error " : "trireme: error: ", line);
 }
 
+void record(std::string_view line) {
+  if (const RankLog& rank = rank_log(); rank.file) rank.file->error(line);
+}
+
 void open_rank_log(const std::filesystem::path& file, bool quiet) {
   try {
     auto logger =

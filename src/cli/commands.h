@@ -8,6 +8,10 @@ namespace trireme::cli {
 using Arguments = std::span<const std::string>;
 
 int run_train(Arguments arguments);     // train.cpp
+// Everything that `train` checks before a process starts, for world_size ranks; with --dry-run prints the plan and returns true: nothing is to be
+// started. Throws what the ranks would throw.
+bool check_train(Arguments arguments, int world_size);
+
 int run_launch(Arguments arguments);    // launch.cpp
 int run_generate(Arguments arguments);  // generate.cpp
 int run_data(Arguments arguments);      // data.cpp: prepare, show

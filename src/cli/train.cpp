@@ -75,40 +75,55 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
   }
 }
 
-int train_as_rank(const config::Plan& plan, comm::Membership& membership) {
+int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {
+  comm::Membership membership = comm::join(environment, plan.distributed.timeout_seconds);
   try {
     train::Trainer trainer(plan, {.comm = membership.comm.get(), .stop = &stop_requested});
     return trainer.run().stopped ? 75 : 0;
-  } catch (const Error& error) {
-    membership.fail(error);
   } catch (const std::exception& error) {
-    membership.fail(Error(1000, "rank " + std::to_string(membership.comm->rank()), error.what()));
+    throw membership.fail(error);
+  }
+}
+
+// What cannot run fails here, before it waits for its peers and before it writes anything.
+void check_before_join(const TrainCommand& command, const comm::WorkerEnvironment& environment) {
+  try {
+    check_environment(command, environment);
+    train::describe_run(command.plan, environment.world_size);
+    log::open_rank_log(command.plan.output_dir / "logs" / ("rank-" + std::to_string(environment.rank) + ".log"),
+                       environment.rank != 0);
+  } catch (const Error& error) {
+    comm::report_before_join(environment, error);
+    throw;
   }
 }
 
 }  // namespace
 
-void check_train(Arguments arguments, int world_size, bool* dry_run) {
+bool check_train(Arguments arguments, int world_size) {
   const TrainCommand command = parse_train(arguments);
   const std::string description = train::describe_run(command.plan, world_size);
-  *dry_run = command.dry_run;
   if (command.dry_run) std::fputs(description.c_str(), stdout);
+  return command.dry_run;
 }
 
 int run_train(Arguments arguments) {
   const TrainCommand command = parse_train(arguments);
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
-  check_environment(command, environment);
   if (command.dry_run) {
+    check_environment(command, environment);
     std::fputs(train::describe_run(command.plan, environment.world_size).c_str(), stdout);
     return 0;
   }
-  train::describe_run(command.plan, environment.world_size);  // what cannot run fails here, before it waits for its peers
   request_stop_on_signals();
-  log::open_rank_log(command.plan.output_dir / "logs" / ("rank-" + std::to_string(environment.rank) + ".log"),
-                     environment.rank != 0);
-  comm::Membership membership = comm::join(environment, command.plan.distributed.timeout_seconds);
-  return train_as_rank(command.plan, membership);
+  try {
+    check_before_join(command, environment);
+    return train_as_rank(command.plan, environment);
+  } catch (const Error& error) {
+    log::record(error.what());
+    if (environment.control_fd < 0) throw;
+    return error.exit_code();  // our agent prints the job's one error
+  }
 }
 
 }  // namespace trireme::cli
