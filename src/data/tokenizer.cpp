@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/bpe_tokenizer.h"
 #include "data/tokenizer_files.h"
 
 namespace trireme::data {
@@ -67,9 +68,7 @@ TokenizerFiles find_tokenizer_files(const std::string& what) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& what) {
   const TokenizerFiles files = find_tokenizer_files(what);
-  if (files.format != TokenizerFormat::bytes) {
-    throw Error(4103, files.main_file.string(), "byte-level BPE is not supported yet", "use tokenizer: bytes");
-  }
+  if (files.format != TokenizerFormat::bytes) return load_bpe_tokenizer(files);
   if (!files.main_file.empty() && read_file(files.main_file) != kByteMarkerText) {
     throw Error(4101, files.main_file.string(), "is not the marker file that this version writes",
                 "save the tokenizer anew, or give tokenizer: bytes");

@@ -1,0 +1,128 @@
+"""What the Python package tokenizers says, for the tests and the benchmark.
+
+oracle.py encode TOKENIZER DOCUMENTS IDS    TOKENIZER: a tokenizer.json or a folder with vocab.json and merges.txt
+oracle.py train DOCUMENTS FOLDER            writes FOLDER/NAME/tokenizer.json, one for each kind below
+oracle.py time TOKENIZER DOCUMENTS ROUNDS   on each line read from stdin, encodes all and prints the seconds
+
+DOCUMENTS and IDS: records of a little-endian uint32 count, then that many bytes or uint32 ids.
+"""
+
+import json
+import os
+import struct
+import sys
+import time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["RAYON_NUM_THREADS"] = "1"
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers  # noqa: E402
+
+SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def read_documents(path):
+    data = open(path, "rb").read()
+    documents, at = [], 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        documents.append(data[at + 4 : at + 4 + size].decode("utf-8", errors="replace"))
+        at += 4 + size
+    return documents
+
+
+def load(path):
+    if path.endswith(".json"):
+        return Tokenizer.from_file(path)
+    tokenizer = Tokenizer(models.BPE.from_file(f"{path}/vocab.json", f"{path}/merges.txt"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    return tokenizer
+
+
+def encode(tokenizer_path, documents_path, ids_path):
+    tokenizer = load(tokenizer_path)
+    with open(ids_path, "wb") as out:
+        for document in read_documents(documents_path):
+            ids = tokenizer.encode(document, add_special_tokens=False).ids
+            out.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
+
+
+def byte_level(prefix=False, use_regex=True):
+    return pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=use_regex)
+
+
+def split(pattern, behavior, invert=False):
+    return pre_tokenizers.Split(pattern if isinstance(pattern, str) else pattern, behavior, invert)
+
+
+def kinds():
+    """name -> (normalizer, pre-tokenizer, changes to the model's JSON, whether all bytes are in the vocabulary)"""
+    sequence = pre_tokenizers.Sequence
+    bytes_only = byte_level(use_regex=False)
+    return {
+        "plain": (None, byte_level(), {}, True),
+        "prefix": (None, byte_level(prefix=True), {}, True),
+        "digits": (None, sequence([pre_tokenizers.Digits(individual_digits=True), byte_level()]), {}, True),
+        "digit_runs": (None, sequence([pre_tokenizers.Digits(individual_digits=False), byte_level(prefix=True)]), {}, True),
+        "nfc": (normalizers.NFC(), sequence([split(Regex(SPLIT), "isolated"), bytes_only]), {"ignore_merges": True}, True),
+        "previous": (None, sequence([split(" ", "merged_with_previous"), bytes_only]), {}, True),
+        "next": (None, sequence([split(Regex(r"\s|\p{P}"), "merged_with_next"), bytes_only]), {}, True),
+        "removed": (None, sequence([split(Regex(r"[\s\d]+"), "removed"), byte_level(prefix=True, use_regex=False)]), {}, True),
+        "contiguous": (None, sequence([split(Regex(r"\p{Lu}|\p{M}"), "contiguous"), bytes_only]), {}, True),
+        "inverted": (None, sequence([split(Regex(r"\p{L}+"), "merged_with_next", True), bytes_only]), {}, True),
+        "empty_matches": (None, sequence([split(Regex(r"x*|(?=\p{Lu})"), "merged_with_previous"), bytes_only]), {}, True),
+        "some_bytes": (None, byte_level(), {}, False),
+        "unknown": (None, byte_level(), {"unk_token": "a"}, False),
+    }
+
+
+def add_tokens(tokenizer):
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", AddedToken("<|im_end|>", rstrip=True, special=True)])
+    tokenizer.add_tokens(
+        [
+            AddedToken("<word>", single_word=True, normalized=False),
+            AddedToken("<l>", lstrip=True, normalized=False),
+            AddedToken("<r>", rstrip=True, normalized=True),
+            AddedToken("ship", single_word=True, normalized=True),
+            AddedToken("e\u0301", normalized=True),
+            AddedToken("<|", lstrip=True, rstrip=True, normalized=True),
+            AddedToken("  ", normalized=False),
+        ]
+    )
+
+
+def train(documents_path, folder):
+    texts = read_documents(documents_path)
+    for name, (normalizer, pre_tokenizer, changes, all_bytes) in kinds().items():
+        tokenizer = Tokenizer(models.BPE())
+        if normalizer is not None:
+            tokenizer.normalizer = normalizer
+        tokenizer.pre_tokenizer = pre_tokenizer
+        tokenizer.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet() if all_bytes else list("abcdefghijklmnopqrstuvwxyz'Ġ")
+        trainer = trainers.BpeTrainer(
+            vocab_size=1000, show_progress=False, initial_alphabet=alphabet, limit_alphabet=1000 if all_bytes else 60
+        )
+        tokenizer.train_from_iterator(texts, trainer)
+        add_tokens(tokenizer)
+        description = json.loads(tokenizer.to_str())
+        description["model"].update(changes)
+        os.makedirs(f"{folder}/{name}")
+        with open(f"{folder}/{name}/tokenizer.json", "w", encoding="utf-8") as out:
+            json.dump(description, out, ensure_ascii=False)
+
+
+def measure(tokenizer_path, documents_path):
+    tokenizer = load(tokenizer_path)
+    documents = read_documents(documents_path)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        count = 0
+        for document in documents:
+            count += len(tokenizer.encode(document, add_special_tokens=False).ids)
+        print(time.perf_counter() - begin, count, flush=True)
+
+
+if __name__ == "__main__":
+    {"encode": encode, "train": train, "time": measure}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/file.h"
+#include "data/tokenizer.h"
+#include "temp_folder.h"
+#include "varied_text.h"
+
+namespace trireme::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kSeed = 20250101;
+constexpr std::size_t kBytes = 5'200'000;
+constexpr std::size_t kTrainedBytes = 1'000'000;  // for each of the tokenizers trained here
+
+const fs::path kSource = TRIREME_SOURCE_DIR;
+const fs::path kPython = kSource / ".deps/oracle/bin/python";
+const fs::path kRealTokenizers = kSource / "../shared/data/tokenizers";
+
+std::string records(const std::vector<std::string>& documents) {
+  std::string bytes;
+  for (const std::string& document : documents) {
+    const auto size = static_cast<std::uint32_t>(document.size());
+    bytes.append(reinterpret_cast<const char*>(&size), sizeof size).append(document);
+  }
+  return bytes;
+}
+
+std::vector<std::vector<std::int32_t>> read_ids(const fs::path& file) {
+  const std::string bytes = read_file(file);
+  std::vector<std::vector<std::int32_t>> all;
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::uint32_t count = 0;
+    std::memcpy(&count, bytes.data() + at, sizeof count);
+    std::vector<std::int32_t>& ids = all.emplace_back(count);
+    std::memcpy(ids.data(), bytes.data() + at + sizeof count, count * sizeof(std::int32_t));
+    at += sizeof count + count * sizeof(std::int32_t);
+  }
+  return all;
+}
+
+void run_oracle(const std::string& arguments) {
+  const std::string command =
+      "'" + kPython.string() + "' '" + (kSource / "tests/tokenizer/oracle.py").string() + "' " + arguments;
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+class Oracle : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(kPython))
+      GTEST_SKIP() << "no Python package tokenizers in .deps/oracle (scripts/setup.sh makes it)";
+  }
+
+  // Encodes with both; every document must give the same ids.
+  void expect_same_ids(const fs::path& tokenizer, const std::vector<std::string>& documents) {
+    write_file_atomic(folder_.path() / "documents", records(documents));
+    run_oracle("encode '" + tokenizer.string() + "' '" + (folder_.path() / "documents").string() + "' '" +
+               (folder_.path() / "ids").string() + "'");
+    const auto expected = read_ids(folder_.path() / "ids");
+    ASSERT_EQ(expected.size(), documents.size());
+    const auto ours = load_tokenizer(tokenizer.string());
+    int different = 0;
+    for (std::size_t i = 0; i < documents.size() && different < 5; ++i) {
+      const auto ids = ours->encode(documents[i]);
+      if (ids == expected[i]) continue;
+      ++different;
+      std::size_t at = 0;
+      while (at < ids.size() && at < expected[i].size() && ids[at] == expected[i][at]) ++at;
+      const std::string before = ours->decode(ids.data(), at);
+      ADD_FAILURE() << tokenizer << ", seed " << kSeed << ", document " << i << ": differs at id " << at << " of "
+                    << ids.size() << ": " << (at < ids.size() ? ids[at] : -1) << " for "
+                    << (at < expected[i].size() ? expected[i][at] : -1) << ", after "
+                    << testing::PrintToString(before.substr(before.size() < 40 ? 0 : before.size() - 40));
+    }
+  }
+
+  TempFolder folder_;
+};
+
+// The same ids as the Python package tokenizers on more than 5 MB of varied text (issue 3, item 5).
+TEST_F(Oracle, Gpt2GivesTheSameIds) {
+  if (!fs::exists(kRealTokenizers / "gpt2")) GTEST_SKIP() << "no real tokenizer files beside the source";
+  expect_same_ids(kRealTokenizers / "gpt2", varied_documents(kSeed, kBytes));
+}
+
+TEST_F(Oracle, Qwen25GivesTheSameIds) {
+  if (!fs::exists(kRealTokenizers / "qwen2.5")) GTEST_SKIP() << "no real tokenizer files beside the source";
+  expect_same_ids(kRealTokenizers / "qwen2.5/tokenizer.json", varied_documents(kSeed + 1, kBytes));
+}
+
+// The same for small tokenizers trained here, one for each feature: pre-tokenizers and their behaviors, prefix space,
+// normal form, added tokens with every flag, whole words before merges, vocabularies without some bytes.
+TEST_F(Oracle, EveryFeatureGivesTheSameIds) {
+  write_file_atomic(folder_.path() / "training", records(varied_documents(kSeed + 2, 300'000)));
+  run_oracle("train '" + (folder_.path() / "training").string() + "' '" + (folder_.path() / "trained").string() + "'");
+  const std::vector<std::string> documents = varied_documents(kSeed + 3, kTrainedBytes);
+  int kinds = 0;
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "trained")) {
+    expect_same_ids(entry.path() / "tokenizer.json", documents);
+    ++kinds;
+  }
+  EXPECT_EQ(kinds, 13);
+}
+
+}  // namespace
+}  // namespace trireme::data
