@@ -16,7 +16,7 @@ struct TinyRun {
   int ranks = 1;
   int micro_batches = 4;     // M
   int micro_batch_size = 2;  // B
-  int steps = 20;
+  int steps = 20;            // 0: no max_steps
   bool reduce_each_micro_batch = true;
   bool tied = true;
   bool bf16 = false;
