@@ -196,6 +196,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
   }
   const auto* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
   if (length == 0 || *text != '{') fail(5022, path, "the header does not begin with {");
+  // The library takes a NUL for the end of the text, which would hide what follows.
+  if (std::memchr(text, 0, length) != nullptr) fail(5022, path, "the header contains a NUL");
   HeaderHandler handler(path);
   nlohmann::json::sax_parse(text, text + length, &handler);
 

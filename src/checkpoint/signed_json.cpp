@@ -20,12 +20,13 @@ constexpr const char* kRemedy = "the file is damaged; an older checkpoint of the
 
 }  // namespace
 
-std::string sign(const nlohmann::ordered_json& record) {
-  std::string body = record.dump(1, ' ', false, json::error_handler_t::replace);
-  body.replace(0, 1, "");  // the opening brace comes with the digest
-  if (body.starts_with('\n')) body.erase(0, 1);
-  body += '\n';
+std::string sign_body(const std::string& body) {
   return std::string(kFront) + digest(body) + std::string(kBack) + body;
+}
+
+std::string sign(const nlohmann::ordered_json& record) {
+  const std::string text = record.dump(1, ' ', false, json::error_handler_t::replace);
+  return sign_body(text.substr(text.find_first_not_of("{\n")) + "\n");
 }
 
 json open_signed(const std::string& text, const std::string& place) {
@@ -38,6 +39,8 @@ json open_signed(const std::string& text, const std::string& place) {
   if (digest(body) != view.substr(kFront.size(), kHexDigits)) {
     throw Error(5030, place, "its digest is another than the one that it carries", kRemedy);
   }
+  // The library takes a NUL for the end of the text, which would hide what follows.
+  if (body.find('\0') != std::string_view::npos) throw Error(5033, place, "is no JSON: contains a NUL", kRemedy);
   std::vector<std::set<std::string>> keys;  // of each open object; the library keeps the last of two equal ones
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
     if (depth > kMaxDepth) throw Error(5033, place, "is nested deeper than any record", kRemedy);

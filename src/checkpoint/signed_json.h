@@ -10,6 +10,7 @@
 namespace trireme::checkpoint {
 
 std::string sign(const nlohmann::ordered_json& record);
+std::string sign_body(const std::string& body);  // body: the JSON object's text behind its opening brace
 
 // The record without its digest. TR5030: digest or frame; TR5033: no JSON, nested too deep, a key that is there twice.
 nlohmann::json open_signed(const std::string& text, const std::string& place);
