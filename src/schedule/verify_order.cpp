@@ -25,10 +25,7 @@ struct Content {
 class OrderChecker {
  public:
   explicit OrderChecker(Inspection& inspection)
-      : inspection_(inspection),
-        program_(inspection.program),
-        completed_(program_.instructions.size(), kNever),
-        last_writer_(program_.buffers.size(), -1) {}
+      : inspection_(inspection), program_(inspection.program), completed_(program_.instructions.size(), kNever) {}
 
   void run() {
     compute_clocks();
@@ -40,7 +37,7 @@ class OrderChecker {
       const Instruction& instruction = program_.instructions[index];
       for (const int id : instruction.reads) read(index, id);
       for (const int id : instruction.writes) check_write(index, id);
-      for (const int id : instruction.writes) write(index, id);
+      for (const int id : instruction.writes) assign(id, {id, index, kNever});
       for (const int id : instruction.writes) check_held(index, id, " is overwritten by another output");
     }
     check_end();
@@ -82,10 +79,10 @@ class OrderChecker {
                                   inspection_.name(other) + " is using those bytes");
   }
 
-  // The bytes of the buffer hold what was last written into it.
+  // The bytes of the buffer hold what was last written into it (a write covers all of it).
   void check_held(int index, int id, const std::string& complaint) {
     bool held = true;
-    visit(id, [&](Content& content) { held &= content.buffer == id && content.writer == last_writer_[id]; });
+    visit(id, [&](Content& content) { held &= content.buffer == id; });
     const std::string name = inspection_.buffer_name(id);
     if (!held)
       inspection_.report(index, index < 0 ? name + complaint : inspection_.name(index) + ": " + name + complaint);
@@ -111,11 +108,6 @@ class OrderChecker {
     });
   }
 
-  void write(int index, int id) {
-    assign(id, {id, index, kNever});
-    last_writer_[id] = index;
-  }
-
   // The next step, the log and the checkpoint read these.
   void check_end() {
     for (int id = 0; id < static_cast<int>(program_.buffers.size()); ++id) {
@@ -129,7 +121,6 @@ class OrderChecker {
   Inspection& inspection_;
   const Program& program_;
   std::vector<LaneClock> completed_;
-  std::vector<int> last_writer_;
   ByteMap<Content> persistent_, arena_;
 };
 

@@ -46,6 +46,12 @@ std::vector<int> identity_order(const Program& program) {
   return order;
 }
 
+// A fault of the builder rather than of the lowering: waits and places fit the damaged schedule.
+void relower_sometimes(Programs& programs, const Case& setting, Dice& dice) {
+  if (!dice.chance(50)) return;
+  for (Program& program : programs) program = lower(program, setting.options);
+}
+
 bool remove_wait(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.waits.empty(); });
@@ -66,23 +72,35 @@ bool replace_wait(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
-bool swap_collectives(Programs& programs, const Case&, Dice& dice) {
-  Program& program = any_program(programs, dice);
+// Of two neighbours among the collectives, the later one is issued where the earlier was, or the earlier one where the
+// later was.
+void swap_collectives(Program& program, int first, bool up) {
   std::vector<int> collectives;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     if (is_collective(program.instructions[i])) collectives.push_back(i);
   }
-  if (program.world_size == 1) return false;
-  const int first = dice.below(static_cast<int>(collectives.size()) - 1);
   std::vector<int> order = identity_order(program);
-  // The later one is issued where the earlier was, or the earlier one where the later was.
-  const int a = collectives[first], b = collectives[first + 1];
-  if (dice.chance(50)) {
-    std::rotate(order.begin() + a, order.begin() + b, order.begin() + b + 1);
-  } else {
-    std::rotate(order.begin() + a, order.begin() + a + 1, order.begin() + b + 1);
-  }
+  const auto begin = order.begin() + collectives[first], end = order.begin() + collectives[first + 1] + 1;
+  std::rotate(begin, up ? end - 1 : begin + 1, end);
   reorder(program, order);
+}
+
+int num_collectives(const Program& program) {
+  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(), is_collective));
+}
+
+bool swap_collectives_of_one(Programs& programs, const Case&, Dice& dice) {
+  if (programs.size() == 1) return false;
+  Program& program = any_program(programs, dice);
+  swap_collectives(program, dice.below(num_collectives(program) - 1), dice.chance(50));
+  return true;
+}
+
+bool swap_collectives_of_all(Programs& programs, const Case& setting, Dice& dice) {
+  if (programs.size() == 1) return false;
+  const int first = dice.below(num_collectives(programs[0]) - 1);
+  for (Program& program : programs) swap_collectives(program, first, dice.chance(50));
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
@@ -98,23 +116,36 @@ bool drop_collective(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
-bool drop_instruction(Programs& programs, const Case&, Dice& dice) {
-  Program& program = any_program(programs, dice);
-  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !is_collective(i); });
-  drop(program, at);
+bool drop_collective_of_all(Programs& programs, const Case& setting, Dice& dice) {
+  const int drawn = dice.below(num_collectives(programs[0]));
+  for (Program& program : programs) {
+    int at = 0;
+    for (int left = drawn; !is_collective(program.instructions[at]) || left-- > 0;) ++at;
+    drop(program, at);
+  }
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
-bool repeat_instruction(Programs& programs, const Case&, Dice& dice) {
+bool drop_instruction(Programs& programs, const Case& setting, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !is_collective(i); });
+  drop(program, at);
+  relower_sometimes(programs, setting, dice);
+  return true;
+}
+
+bool repeat_instruction(Programs& programs, const Case& setting, Dice& dice) {
   Program& program = any_program(programs, dice);
   std::vector<int> order = identity_order(program);
   const int at = dice.below(static_cast<int>(order.size()));
   order.insert(order.begin() + at, at);
   reorder(program, order);
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
-bool move_earlier(Programs& programs, const Case&, Dice& dice) {
+bool move_earlier(Programs& programs, const Case& setting, Dice& dice) {
   Program& program = any_program(programs, dice);
   const int last = static_cast<int>(program.instructions.size()) - 1;
   const int from = dice.between(1, last);
@@ -122,6 +153,7 @@ bool move_earlier(Programs& programs, const Case&, Dice& dice) {
   std::vector<int> order = identity_order(program);
   std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
   reorder(program, order);
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
@@ -172,7 +204,7 @@ bool wrong_count(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
-bool wrong_participants(Programs& programs, const Case&, Dice& dice) {
+bool wrong_participants(Programs& programs, const Case& setting, Dice& dice) {
   const auto scatters = [](const Instruction& i) { return i.reduce == ReduceKind::reduce_scatter; };
   const int at = pick(programs[0].instructions, dice, scatters);
   if (at < 0) return false;
@@ -182,33 +214,55 @@ bool wrong_participants(Programs& programs, const Case&, Dice& dice) {
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     for (Instruction& i : programs[rank].instructions) {
       const bool same = i.reduce == wrong.reduce && i.group == wrong.group && i.round == wrong.round;
-      if (same && (everywhere || rank == one)) i.participants = wrong.participants > 1 ? wrong.participants - 1 : 2;
+      if (!same || (!everywhere && rank != one)) continue;
+      i.participants = wrong.participants > 1 ? wrong.participants - 1 : 2;
+      if (rank >= i.participants) {
+        std::erase(i.reads, find(programs[rank], i.reads, BufferKind::gradient_slot));
+      }
     }
   }
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
-bool flip_first(Programs& programs, const Case&, Dice& dice) {
+// The flag alone, or with the reads that go with it.
+void toggle_read(Instruction& instruction, int buffer) {
+  const auto found = std::find(instruction.reads.begin(), instruction.reads.end(), buffer);
+  if (found == instruction.reads.end()) {
+    instruction.reads.push_back(buffer);
+  } else {
+    instruction.reads.erase(found);
+  }
+}
+
+bool flip_first(Programs& programs, const Case& setting, Dice& dice) {
   Program& program = any_program(programs, dice);
   const int at = pick(program.instructions, dice, [](const Instruction& i) {
     return i.op == Op::accumulate || i.reduce == ReduceKind::reduce_scatter;
   });
   if (at < 0) return false;
-  program.instructions[at].first = !program.instructions[at].first;
+  Instruction& instruction = program.instructions[at];
+  instruction.first = !instruction.first;
+  if (dice.chance(50)) toggle_read(instruction, instruction.writes[0]);
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
-bool flip_adds(Programs& programs, const Case&, Dice& dice) {
+bool flip_adds(Programs& programs, const Case& setting, Dice& dice) {
   Program& program = any_program(programs, dice);
   const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.adds.empty(); });
   if (at < 0) return false;
-  auto& adds = program.instructions[at].adds;
-  adds[dice.below(static_cast<int>(adds.size()))].flip();
+  Instruction& instruction = program.instructions[at];
+  const int flipped = dice.below(static_cast<int>(instruction.adds.size()));
+  instruction.adds[flipped].flip();
+  const int group = setting.chain.units[instruction.unit].gradients[flipped];
+  if (dice.chance(50)) toggle_read(instruction, find(program, instruction.writes, BufferKind::gradient_slot, group));
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
 // Another buffer in the place of one: of the same kind, and alike but for the micro-batch or the group.
-bool swap_buffer(Programs& programs, Dice& dice, bool (*alike)(const Buffer&, const Buffer&)) {
+bool swap_buffer(Programs& programs, const Case& setting, Dice& dice, bool (*alike)(const Buffer&, const Buffer&)) {
   Program& program = any_program(programs, dice);
   const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.reads.empty(); });
   Instruction& instruction = program.instructions[at];
@@ -218,17 +272,18 @@ bool swap_buffer(Programs& programs, Dice& dice, bool (*alike)(const Buffer&, co
   const int other = pick(program.buffers, dice, [&](const Buffer& b) { return b.kind == old.kind && alike(b, old); });
   if (other < 0) return false;
   id = other;
+  relower_sometimes(programs, setting, dice);
   return true;
 }
 
-bool other_micro_batch(Programs& programs, const Case&, Dice& dice) {
-  return swap_buffer(programs, dice, [](const Buffer& a, const Buffer& b) {
+bool other_micro_batch(Programs& programs, const Case& setting, Dice& dice) {
+  return swap_buffer(programs, setting, dice, [](const Buffer& a, const Buffer& b) {
     return a.unit == b.unit && a.group == b.group && a.micro_batch != b.micro_batch;
   });
 }
 
-bool other_group(Programs& programs, const Case&, Dice& dice) {
-  return swap_buffer(programs, dice, [](const Buffer& a, const Buffer& b) {
+bool other_group(Programs& programs, const Case& setting, Dice& dice) {
+  return swap_buffer(programs, setting, dice, [](const Buffer& a, const Buffer& b) {
     return a.micro_batch == b.micro_batch && a.group != b.group;
   });
 }
@@ -251,8 +306,10 @@ bool other_work(Programs& programs, const Case&, Dice& dice) {
 constexpr std::array kMutations = {
     Mutation{"removed wait", remove_wait},
     Mutation{"replaced wait", replace_wait},
-    Mutation{"swapped collectives", swap_collectives},
-    Mutation{"dropped collective", drop_collective},
+    Mutation{"swapped collectives, one rank", swap_collectives_of_one},
+    Mutation{"swapped collectives, all ranks", swap_collectives_of_all},
+    Mutation{"dropped collective, one rank", drop_collective},
+    Mutation{"dropped collective, all ranks", drop_collective_of_all},
     Mutation{"dropped instruction", drop_instruction},
     Mutation{"repeated instruction", repeat_instruction},
     Mutation{"instruction moved earlier", move_earlier},

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "schedule/chains.h"
+#include "schedule/verify_parts.h"
 
 namespace trireme::schedule {
 namespace {
@@ -79,6 +80,27 @@ TEST(Verify, SeesAnOverwriteByAnotherBufferInTheSamePlace) {
   const int workspace = find(program, lowered.at(0, "forward block1 m0").writes, BufferKind::workspace);
   program.buffers[workspace].offset = program.buffers[saved].offset;
   EXPECT_EQ(lowered.finding(), "rank 0: backward block0 m0: saved block0 m0 does not hold what was meant for it");
+}
+
+// Two writers that nobody orders: the late one may destroy what the other's reader is to see.
+TEST(Verify, SeesUnorderedWriters) {
+  const ChainSpec chain = make_small_chain(1, false);
+  const Options options;
+  Program program;
+  program.buffers = {{BufferKind::workspace, 0, -1, 0, 512, 256}, {BufferKind::activation, 0, -1, 0, 512, 512}};
+  program.instructions.resize(3);
+  program.instructions[0].lane = Lane::reduce;
+  program.instructions[0].writes = {0};
+  program.instructions[1].writes = {1};
+  program.instructions[2].reads = {1};
+  const auto num_findings = [&] {
+    Inspection inspection(chain, options, program, 0);
+    check_order(inspection);
+    return inspection.findings().size();
+  };
+  EXPECT_EQ(num_findings(), 1u);
+  program.instructions[1].waits = {0};
+  EXPECT_EQ(num_findings(), 0u);
 }
 
 TEST(Verify, HoldsTheArenaToItsBudget) {
