@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# .deps/oracle: a Python environment for the tests alone. It has Hugging Face's tokenizers and, where the system's Python is 3.11
-# (the wheel's), `python -m torch.distributed.run`: the real torchrun, on LibTorch's own CPU libraries.
+# .deps/oracle: a Python environment for the tests alone. It has Hugging Face's tokenizers and safetensors and, where the system's Python is 3.11
+# (the wheel's), torch on LibTorch's own CPU libraries, so also `python -m torch.distributed.run`: the real torchrun.
 
 oracle_is_complete() {
   [[ -x $DEPS/oracle/bin/python ]] && is_unpacked "$ROOT/scripts/setup/wheels-tests.txt" "$DEPS/oracle" &&
