@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "base/error.h"
@@ -48,6 +50,11 @@ std::string double_quoted(std::string_view text) {
   return result + "\"";
 }
 
+std::string bound_text(double bound) {
+  const bool is_whole = bound == std::floor(bound) && std::abs(bound) < 1e16;
+  return is_whole ? std::to_string(static_cast<std::int64_t>(bound)) : number_text(bound);
+}
+
 std::string joined(const std::vector<std::string_view>& words) {
   std::string result;
   for (const std::string_view word : words) result += (result.empty() ? "" : ", ") + std::string(word);
@@ -57,10 +64,10 @@ std::string joined(const std::vector<std::string_view>& words) {
 std::string range_text(const Range& range) {
   std::string result;
   if (range.low > -std::numeric_limits<double>::infinity()) {
-    result += (range.above_low ? " above " : " from ") + number_text(range.low);
+    result += (range.above_low ? " above " : " from ") + bound_text(range.low);
   }
   if (range.high < std::numeric_limits<double>::infinity()) {
-    result += (range.below_high ? " below " : " to ") + number_text(range.high);
+    result += (range.below_high ? " below " : " to ") + bound_text(range.high);
   }
   return result;
 }

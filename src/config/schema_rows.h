@@ -12,7 +12,8 @@ inline constexpr std::string_view kAccelerate = "Accelerate", kDeepSpeed = "Deep
                                   kGuides = "training guides", kHuggingFace = "Hugging Face", kLightning = "Lightning",
                                   kMegatron = "Megatron-LM", kNanoGpt = "nanoGPT", kTitan = "torchtitan";
 
-inline constexpr double kMaxSteps = 1e15;
+// Steps times the largest global batch (also 1e9) still count in 64 bits.
+inline constexpr double kMaxSteps = 1e9;
 
 inline Range from(double low, double high) {
   return {.low = low, .high = high};

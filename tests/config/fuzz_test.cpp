@@ -2,7 +2,6 @@
 // know.
 #include <yaml-cpp/yaml.h>
 
-#include <chrono>
 #include <random>
 
 #include "config/document.h"
@@ -21,7 +20,7 @@ std::size_t pick(Random& random, std::size_t below) {
 std::vector<std::string> seed_documents() {
   return {kSmall, to_yaml(plan_of(kSmall)),
           "{model: {hidden_size: 64, num_layers: 1, num_heads: 4}, data: {path: \"x y\"}, training: {max_steps: 5e2}}",
-          "# comment\nname: 'it''s'\ndistributed:\n  fsdp_transformer_layer_cls_to_wrap: []\n  tp: 1\nmonitor:\n"
+          "# comment\nname: 'it-s'\ndistributed:\n  fsdp_transformer_layer_cls_to_wrap: []\n  tp: 1\nmonitor:\n"
           "  report_to:\n    - none\n    - \"jsonl\"\n" +
               kSmall,
           "output_dir: >-\n  folded\n  text\n" + kSmall + "  adam_beta1: .9\n  lr: 1e-3\n  bf16: yes\n"};
@@ -34,15 +33,21 @@ std::string mutated(Random& random, std::string text) {
       "%",        "@",    "`",    "|\n", ">\n",  "---",         "...",          "<<",      "~",   "null", "1e9",
       "0x",       ".",    "-",    "_",   "\xEF", "\xBB\xBF",    "\xC3\xA9",     "\xFF",    "\0x", "\x7F", "tp",
       "training", "\\u",  "\\x4", "=",   "no",   "%YAML 1.2\n", "\xE2\x80\xA8", "\xC2\x85"};
-  for (std::size_t edits = 1 + pick(random, 4); edits > 0 && !text.empty(); --edits) {
+  for (std::size_t edits = 1 + pick(random, 3); edits > 0 && !text.empty(); --edits) {
     const std::size_t at = pick(random, text.size());
     const std::size_t length = std::min(text.size() - at, 1 + pick(random, 8));
-    switch (pick(random, 6)) {
+    switch (pick(random, 8)) {
       case 0: text.erase(at, length); break;
       case 1: text.insert(at, kPieces[pick(random, kPieces.size())]); break;
       case 2: text[at] = static_cast<char>(pick(random, 256)); break;
       case 3: text.insert(at, text.substr(pick(random, text.size()), 1 + pick(random, 40))); break;
       case 4: text.resize(at); break;
+      case 5:
+      case 6:
+        if (const std::size_t digit = text.find_first_of("0123456789", at); digit != std::string::npos) {
+          text[digit] = static_cast<char>('0' + pick(random, 10));
+        }
+        break;
       default: text.replace(at, length, kPieces[pick(random, kPieces.size())]);
     }
   }
@@ -79,6 +84,7 @@ TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   Random random(seed);
   const std::vector<std::string> documents = seed_documents();
+  for (const std::string& text : documents) ASSERT_TRUE(survives(text, {})) << text;
   int accepted = 0;
   for (int i = 0; i < 8000; ++i) {
     const std::string text = mutated(random, documents[pick(random, documents.size())]);
@@ -89,7 +95,8 @@ TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
     }
     if (HasFailure()) return;
   }
-  EXPECT_GT(accepted, 100);  // or the mutations say nothing about acceptance
+  EXPECT_GT(accepted, 100) << "the mutations say nothing about acceptance";
+  RecordProperty("accepted", accepted);
 }
 
 TEST(Fuzz, MutatedOverridesEndInAPlanOrAnError) {
@@ -113,7 +120,7 @@ std::string repeated(const std::string& piece, std::size_t bytes) {
   return result;
 }
 
-// Depth, length and aliases cannot blow up: each of these is refused, in seconds at the very most under sanitizers.
+// Depth, length and aliases cannot blow up: each of these ends in an error, in less than the suite's time limit.
 TEST(Fuzz, BombsAreRefused) {
   std::string aliases = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 40; ++i) {
@@ -126,13 +133,11 @@ TEST(Fuzz, BombsAreRefused) {
   for (const char* piece :
        {"[",   "{",    "{a: ", "[a: ", "? ", "- ", "!",    "&a ",   "*",  "a: ", "'",    "\"",    "|\n",
         "-\n", "a:\n", "#",    "\t",   "\r", ",",  "%a\n", "---\n", "[]", "\\",  "-\n ", "k: [\n"}) {
-    const auto begin = std::chrono::steady_clock::now();
     const std::string text = repeated(piece, kBytes);
     SCOPED_TRACE(piece);
     survives(text, {});
     survives("training:\n  seed: " + text, {});
     survives(kSmall, {"training.seed=" + text});
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   }
   std::string indented, keys;
   for (int i = 0; i < 1000; ++i) indented += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
