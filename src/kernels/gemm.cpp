@@ -24,7 +24,7 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
 void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
                        const float* alpha, const std::uint16_t* a, const int* lda, const std::uint16_t* b,
                        const int* ldb, const float* beta, float* c, const int* ldc);
-int mkl_set_num_threads_local(int threads);
+int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace trireme::kernels {
@@ -124,7 +124,7 @@ void set_num_threads(int threads) {
   TRIREME_CHECK(threads >= 1, "compute threads must be at least one");
   at::get_num_threads();  // makes LibTorch's own, lazy choice for this thread now, so that it does not undo ours later
   omp_set_num_threads(threads);
-  mkl_set_num_threads_local(threads);
+  MKL_Set_Num_Threads_Local(threads);
 }
 int num_threads() {
   return omp_get_max_threads();

@@ -1,0 +1,88 @@
+// The fixture of the parity tests: seeded random shapes, the CPU level in use, and the bound of each dtype.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "parity/support.h"
+#include "support/seed.h"
+
+namespace trireme::parity {
+
+// Where a gradient goes: garbage to be overwritten, or something of its size to be added to.
+class Gradient {
+ public:
+  Gradient(const Value& expected, DType dtype, bool add, Random& random)
+      : before_(random.normal(expected.sizes, dtype, root_mean_square(expected))), buffer_(before_, dtype), add_(add) {}
+  Tensor tensor() const { return buffer_.tensor(); }
+  GradientPlace place() const { return {buffer_.tensor(), add_}; }
+  Value read() const { return buffer_.read(); }
+  // What must be there at the end.
+  Value after(Value gradient) const {
+    for (std::size_t i = 0; add_ && i < gradient.data.size(); ++i) gradient.data[i] += before_.data[i];
+    return gradient;
+  }
+
+ private:
+  Value before_;
+  Buffer buffer_;
+  bool add_;
+};
+
+class Parity : public ::testing::TestWithParam<DType> {
+ protected:
+  DType dtype() const { return GetParam(); }
+  // Of ||a - b|| / ||b|| for one layer or unit. bf16: its unit roundoff is 2^-9 = 0.002, and a unit rounds a dozen
+  // partial results. Twelve seeds showed at most 1e-15, 1e-6 and 0.023.
+  double bound() const { return dtype() == DType::f64 ? 1e-9 : dtype() == DType::f32 ? 1e-5 : 0.03; }
+
+  void SetUp() override {
+    try {
+      kernels::level();
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    threads_ = kernels::num_threads();
+  }
+  void TearDown() override { kernels::set_num_threads(threads_); }
+
+  // check(case, add): eight random cases, some on two compute threads; add: gradients add to what is there.
+  template <class Check>
+  void for_each_case(Check check) {
+    for (int i = 0; i < 8; ++i) {
+      const Case c = random_case(random_);
+      const bool add = i % 3 == 1;
+      kernels::set_num_threads(i % 4 == 3 ? 2 : 1);
+      SCOPED_TRACE(to_string(c) + (add ? " add" : "") + " seed " + std::to_string(seed_));
+      check(c, add);
+      if (HasFailure()) return;
+    }
+  }
+
+  Value normal(std::vector<std::int64_t> sizes, double deviation = 1.0) {
+    return random_.normal(std::move(sizes), dtype(), deviation);
+  }
+
+  // units: how many follow one another, each with its own error.
+  void expect_near(const Value& value, const Value& expected, const std::string& what, int units = 1) {
+    EXPECT_LE(relative_difference(value, expected), bound() * units) << what;
+  }
+  void expect_near(const Gradient& gradient, const Value& expected, const std::string& what, int units = 1) {
+    expect_near(gradient.read(), gradient.after(expected), what, units);
+  }
+
+  const std::uint64_t seed_ = testing::test_seed();
+  Random random_{seed_};
+
+ private:
+  int threads_ = 1;
+};
+
+inline const auto kDtypes = ::testing::Values(DType::f64, DType::f32, DType::bf16);
+inline std::string dtype_name(const ::testing::TestParamInfo<DType>& info) {
+  return info.param == DType::f64 ? "f64" : info.param == DType::f32 ? "f32" : "bf16";
+}
+
+}  // namespace trireme::parity

@@ -1,0 +1,166 @@
+// Every layer's value and gradients equal LibTorch's autograd on the plain formula, at the CPU level in use.
+#include "layers/embedding.h"
+#include "layers/linear.h"
+#include "layers/loss_head.h"
+#include "layers/mlp.h"
+#include "layers/norm.h"
+#include "layers/rope.h"
+#include "parity/fixture.h"
+
+namespace trireme::parity {
+namespace {
+
+class Layers : public Parity {};
+
+TEST_P(Layers, Linear) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), I = c.config.hidden_size, O = c.config.intermediate_size;
+    const Value x = normal({N, I}), w = normal({O, I}), dy = normal({N, O});
+    const Derivative expected = linear(x, w, dy);
+    const Buffer bx(x, dtype()), bw(w, dtype()), bdy(dy, dtype()), y(dy, dtype()), dx(x, dtype());
+    const Gradient dw(expected.gradients[1], dtype(), add, random_);
+    linear_forward(bx.tensor(), bw.tensor(), y.tensor());
+    linear_backward_input(bdy.tensor(), bw.tensor(), dx.tensor());
+    linear_backward_weight(bdy.tensor(), bx.tensor(), dw.place());
+    expect_near(y.read(), expected.value, "y");
+    expect_near(dx.read(), expected.gradients[0], "dx");
+    expect_near(dw, expected.gradients[1], "dw");
+  });
+}
+
+TEST_P(Layers, RmsNorm) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size;
+    const Value x = normal({N, C}), w = normal({1, C}), dy = normal({N, C});
+    const Derivative expected = rmsnorm(x, w, 1e-3, dy);
+    const Buffer bx(x, dtype()), bw(w, dtype()), bdy(dy, dtype()), y(dy, dtype());
+    const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
+    const Gradient dx(expected.gradients[0], dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_);
+    rmsnorm_forward(bx.tensor(), bw.tensor(), 1e-3, y.tensor(), rstd.tensor());
+    rmsnorm_backward(bx.tensor(), bw.tensor(), rstd.tensor(), bdy.tensor(), dx.tensor(), add, dw.place());
+    expect_near(y.read(), expected.value, "y");
+    expect_near(dx, expected.gradients[0], "dx");
+    expect_near(dw, expected.gradients[1], "dw");
+  });
+}
+
+// The gradient may take the place of the one that it is made from.
+TEST_P(Layers, RmsNormInPlace) {
+  for_each_case([&](const Case& c, bool) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size;
+    const Value x = normal({N, C}), w = normal({1, C}), dy = normal({N, C});
+    const Derivative expected = rmsnorm(x, w, 1e-5, dy);
+    const Buffer bx(x, dtype()), bw(w, dtype()), gradient(dy, dtype()), y(dy, dtype()), dw(w, dtype());
+    const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
+    rmsnorm_forward(bx.tensor(), bw.tensor(), 1e-5, y.tensor(), rstd.tensor());
+    rmsnorm_backward(bx.tensor(), bw.tensor(), rstd.tensor(), gradient.tensor(), gradient.tensor(), false,
+                     {dw.tensor(), false});
+    expect_near(gradient.read(), expected.gradients[0], "dx");
+    expect_near(dw.read(), expected.gradients[1], "dw");
+  });
+}
+
+TEST_P(Layers, Rope) {
+  for_each_case([&](const Case& c, bool) {
+    const std::int64_t N = c.inputs.shape.tokens(), heads = c.config.num_heads, D = c.config.head_dim;
+    const Value x = normal({N, heads * D}), dy = normal({N, heads * D});
+    const Derivative expected = rope(x, heads, D, c.config.rope_theta, c.inputs.positions, dy);
+    const RopeTable table = make_rope_table(c.config.max_positions, D, c.config.rope_theta);
+    const Buffer y(x, dtype()), dx(dy, dtype());
+    rope_forward(y.tensor(), heads, D, c.inputs.positions.data(), table);
+    rope_backward(dx.tensor(), heads, D, c.inputs.positions.data(), table);
+    expect_near(y.read(), expected.value, "y");
+    expect_near(dx.read(), expected.gradients[0], "dx");
+  });
+}
+
+TEST_P(Layers, Attention) {
+  for_each_case([&](const Case& c, bool) {
+    const LlamaConfig& m = c.config;
+    const AttentionShape s{c.inputs.shape.batch, c.inputs.shape.sequence, m.num_heads, m.num_key_value_heads,
+                           m.head_dim};
+    const std::int64_t N = s.B * s.T;
+    const Value qkv = normal({N, s.qkv_width()}), dy = normal({N, s.H * s.D});
+    const Derivative expected = attention(s, qkv, c.inputs.starts, dy);
+    const Buffer bqkv(qkv, dtype()), y(dy, dtype()), bdy(dy, dtype()), dqkv(qkv, dtype());
+    const Buffer lse(Value{{s.B, s.H * s.T}, std::vector<double>(N * s.H)}, accumulator_of(dtype()));
+    const std::int64_t bytes = attention_workspace_bytes(s, dtype(), 2);
+    const Buffer scratch(bytes);
+    const Tensor workspace(scratch.data(), DType::u8, {bytes});
+    attention_forward(s, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), workspace);
+    attention_backward(s, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), bdy.tensor(), dqkv.tensor(),
+                       workspace);
+    expect_near(y.read(), expected.value, "y");
+    expect_near(dqkv.read(), expected.gradients[0], "dqkv");
+  });
+}
+
+TEST_P(Layers, Mlp) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size, F = c.config.intermediate_size;
+    const Value x = normal({N, C}), gate_up = normal({2 * F, C}, 0.5), down = normal({C, F}, 0.5), dy = normal({N, C});
+    const Derivative expected = mlp(x, gate_up, down, dy);
+    const Buffer bx(x, dtype()), bdy(dy, dtype()), dx(x, dtype()), wide(normal({N, 2 * F}), dtype());
+    const Buffer weights(gate_up, dtype()), weights_down(down, dtype());
+    const Buffer activated(normal({N, F}), dtype()), dwide(normal({N, 2 * F}), dtype());
+    const Gradient y(expected.value, dtype(), true, random_);
+    const Gradient dgate_up(expected.gradients[1], dtype(), add, random_);
+    const Gradient ddown(expected.gradients[2], dtype(), add, random_);
+    const MlpWeights w{weights.tensor(), weights_down.tensor()};
+    mlp_forward(bx.tensor(), w, wide.tensor(), activated.tensor(), y.tensor());
+    mlp_backward(bx.tensor(), w, wide.tensor(), bdy.tensor(), activated.tensor(), dwide.tensor(), dx.tensor(),
+                 dgate_up.place(), ddown.place());
+    expect_near(y, expected.value, "y");
+    expect_near(dx.read(), expected.gradients[0], "dx");
+    expect_near(dgate_up, expected.gradients[1], "dgate_up");
+    expect_near(ddown, expected.gradients[2], "ddown");
+  });
+}
+
+TEST_P(Layers, Embedding) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size, V = c.config.vocabulary;
+    const Value w = normal({V, C}), dy = normal({N, C});
+    const Derivative expected = embedding(c.inputs.ids, w, dy);
+    const Buffer bw(w, dtype()), y(dy, dtype()), bdy(dy, dtype());
+    const Gradient dw(expected.gradients[0], dtype(), add, random_);
+    const std::int64_t bytes = embedding_workspace_bytes(N, V, C);
+    const Buffer workspace(bytes);
+    embedding_forward(c.inputs.ids.data(), bw.tensor(), y.tensor());
+    embedding_backward(c.inputs.ids.data(), bdy.tensor(), dw.place(), Tensor(workspace.data(), DType::u8, {bytes}));
+    EXPECT_EQ(y.read().data, expected.value.data);
+    expect_near(dw, expected.gradients[0], "dw");
+  });
+}
+
+TEST_P(Layers, LossHead) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size, V = c.config.vocabulary;
+    const LossHeadShape shape{N, C, V, V + 3, c.config.loss_chunk_tokens};
+    const Value hidden = normal({N, C});
+    Value weight = normal({V + 3, C}, 0.5);
+    std::fill(weight.data.end() - 3 * C, weight.data.end(), 0.0);
+    const Derivative expected = loss_head(hidden, weight, V, c.inputs.labels, 0.25);
+    const Buffer bhidden(hidden, dtype()), bweight(weight, dtype()), dhidden(hidden, dtype());
+    const Gradient dweight(expected.gradients[1], dtype(), add, random_);
+    MemoryLayout size;
+    place_loss_head(size, shape, dtype());
+    const Buffer scratch(size.size());
+    MemoryLayout memory(scratch.data());
+    const LossHeadWorkspace workspace = place_loss_head(memory, shape, dtype());
+    const LossResult evaluated =
+        loss_head_forward(shape, bhidden.tensor(), bweight.tensor(), c.inputs.labels.data(), workspace);
+    const LossResult trained = loss_head_backward(shape, bhidden.tensor(), bweight.tensor(), c.inputs.labels.data(),
+                                                  0.25, dhidden.tensor(), dweight.place(), workspace);
+    EXPECT_EQ(evaluated.sum, trained.sum);
+    EXPECT_EQ(evaluated.weight, N - std::count(c.inputs.labels.begin(), c.inputs.labels.end(), -1));
+    expect_near(Value{{}, {trained.sum}}, expected.value, "loss");
+    expect_near(dhidden.read(), expected.gradients[0], "dhidden");
+    expect_near(dweight, expected.gradients[1], "dweight");
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Layers, kDtypes, dtype_name);
+
+}  // namespace
+}  // namespace trireme::parity
