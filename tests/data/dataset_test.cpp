@@ -8,6 +8,7 @@
 #include "data/shards.h"
 #include "data/tokenizer.h"
 #include "prepare_support.h"
+#include "support/seed.h"
 
 namespace trireme::data {
 namespace {
@@ -75,8 +76,8 @@ Rows naive_sample(const std::vector<std::vector<std::int32_t>>& documents, std::
 }
 
 TEST(Dataset, RowsEqualTheDefinitionOnRandomDocuments) {
-  const std::uint64_t seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = trireme::testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   for (int round = 0; round < 60; ++round) {
     const TempFolder folder;
@@ -129,7 +130,7 @@ TEST(Dataset, EveryTokenButTheFirstIsALabelOnce) {
   }
 }
 
-class BrokenFolder : public testing::Test {
+class BrokenFolder : public ::testing::Test {
  protected:
   void SetUp() override {
     std::vector<std::vector<std::int32_t>> documents(8, std::vector<std::int32_t>(9, 5));

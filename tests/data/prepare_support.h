@@ -1,7 +1,5 @@
 // What the tests of prepared data share: folders that vanish, files in them, and what came out.
 #pragma once
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,26 +13,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/prepare.h"
+#include "support/temporary_folder.h"
 
 namespace trireme::data {
 
-class TempFolder {
+class TempFolder : public trireme::testing::TemporaryFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trireme-data-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
+  std::filesystem::path operator/(const std::string& name) const { return path() / name; }
 };
 
 inline std::filesystem::path write(const std::filesystem::path& path, std::string_view bytes) {
