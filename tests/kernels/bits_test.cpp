@@ -1,0 +1,155 @@
+// Which bits come out does not depend on where a run begins or on the number of compute threads.
+#include "kernels/support.h"
+
+namespace trireme::kernels {
+namespace {
+
+template <class T>
+class Bits : public ::testing::Test {};
+using Types = ::testing::Types<float, bfloat16, double>;
+TYPED_TEST_SUITE(Bits, Types);
+
+// Runs step(begin, n) over [0, n) in pieces of odd lengths.
+template <class Step>
+void in_pieces(std::int64_t n, Step step) {
+  std::int64_t begin = 0;
+  for (std::int64_t length = 1; begin < n; length = length % 41 + 5) {
+    const std::int64_t piece = std::min(length, n - begin);
+    step(begin, piece);
+    begin += piece;
+  }
+}
+
+TYPED_TEST(Bits, ElementwiseKernelsGiveTheSameAtAnyOffset) {
+  using T = TypeParam;
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t n = 1501;
+  const auto a = numbers.normal<T>(n), b = numbers.normal<T>(n);
+  const auto f = numbers.normal<float>(n);
+  for (const Level level : levels_here()) {
+    const Table<T>& k = table<T>(level);
+    std::vector<T> sum(n), sum_pieces(n), narrow(n), narrow_pieces(n);
+    std::vector<float> total = f, total_pieces = f, wide(n), wide_pieces(n);
+    k.add(n, a.data(), b.data(), sum.data());
+    k.accumulate(n, a.data(), total.data(), false);
+    k.cast_from_float(n, f.data(), narrow.data());
+    k.cast_to_float(n, a.data(), wide.data());
+    in_pieces(n, [&](std::int64_t i, std::int64_t length) {
+      k.add(length, a.data() + i, b.data() + i, sum_pieces.data() + i);
+      k.accumulate(length, a.data() + i, total_pieces.data() + i, false);
+      k.cast_from_float(length, f.data() + i, narrow_pieces.data() + i);
+      k.cast_to_float(length, a.data() + i, wide_pieces.data() + i);
+    });
+    EXPECT_TRUE(same_bits(sum, sum_pieces)) << to_string(level);
+    EXPECT_TRUE(same_bits(total, total_pieces)) << to_string(level);
+    EXPECT_TRUE(same_bits(narrow, narrow_pieces)) << to_string(level);
+    EXPECT_TRUE(same_bits(wide, wide_pieces)) << to_string(level);
+  }
+}
+
+TEST(Bits, AdamWGivesTheSameAtAnyOffset) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t n = 1501;
+  const AdamWArguments a{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 0.7};
+  const auto master = numbers.normal<float>(n), m = numbers.normal<float>(n), g = numbers.normal<float>(n);
+  std::vector<float> v = numbers.normal<float>(n);
+  for (float& x : v) x *= x;
+  for (const Level level : levels_here()) {
+    auto master1 = master, m1 = m, v1 = v, master2 = master, m2 = m, v2 = v;
+    flat_table(level).adamw(n, a, master1.data(), m1.data(), v1.data(), g.data());
+    in_pieces(n, [&](std::int64_t i, std::int64_t length) {
+      flat_table(level).adamw(length, a, master2.data() + i, m2.data() + i, v2.data() + i, g.data() + i);
+    });
+    EXPECT_TRUE(same_bits(master1, master2) && same_bits(m1, m2) && same_bits(v1, v2)) << to_string(level);
+  }
+}
+
+// All results of the kernels at sizes that are worth several threads.
+template <class T>
+std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
+  using Acc = typename Table<T>::Acc;
+  Numbers numbers(seed);
+  std::vector<std::vector<char>> results;
+  const auto keep = [&results](const auto& values) {
+    const auto* bytes = reinterpret_cast<const char*>(values.data());
+    results.emplace_back(bytes, bytes + values.size() * sizeof(values[0]));
+  };
+  constexpr std::int64_t B = 2, S = 160, N = B * S, H = 4, K = 2, D = 34, C = H * D, V = 500;
+  const auto x = numbers.normal<T>(N * C), w = numbers.normal<T>(C), dy = numbers.normal<T>(N * C);
+  std::vector<T> y(N * C), dx(N * C), dw(C);
+  std::vector<Acc> rstd(N);
+  k.rmsnorm_forward(N, C, x.data(), w.data(), 1e-5, y.data(), rstd.data());
+  k.rmsnorm_backward(N, C, x.data(), w.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(), false);
+  keep(y), keep(dx), keep(dw);
+  const auto wide = numbers.normal<T>(N * 2 * C);
+  std::vector<T> dwide(N * 2 * C);
+  k.swiglu_forward(N, C, wide.data(), y.data());
+  k.swiglu_backward(N, C, wide.data(), dy.data(), dwide.data());
+  keep(y), keep(dwide);
+  auto qkv = numbers.normal<T>(N * (H + 2 * K) * D);
+  std::vector<T> dqkv(qkv.size());
+  std::vector<std::int32_t> positions(N), starts(N), ids(N), labels(N);
+  for (std::int64_t n = 0; n < N; ++n) {
+    positions[n] = static_cast<std::int32_t>(n % S);
+    starts[n] = n % S < 70 ? 0 : 70;
+    ids[n] = static_cast<std::int32_t>(numbers.below(V / 4));
+    labels[n] = static_cast<std::int32_t>(numbers.below(V + 50)) - 50;
+  }
+  std::vector<float> angles(S * D);
+  make_rope_table(S, D, 1e4, angles.data());
+  k.rope(N, H + K, D, (H + 2 * K) * D, qkv.data(), positions.data(), angles.data(), 1);
+  keep(qkv);
+  std::vector<Acc> lse(B * H * S);
+  std::vector<char> workspace(attention_workspace(dtype_of<T>, S, D, num_threads()));
+  k.attention_forward(B, S, H, K, D, 0.2, qkv.data(), starts.data(), y.data(), lse.data(), workspace.data());
+  k.attention_backward(B, S, H, K, D, 0.2, qkv.data(), starts.data(), y.data(), lse.data(), dy.data(), dqkv.data(),
+                       workspace.data());
+  keep(y), keep(lse), keep(dqkv);
+  std::vector<T> table_gradient(V * C);
+  workspace.resize(embedding_workspace(N, V, C));
+  k.embedding_backward(N, C, V, ids.data(), dy.data(), table_gradient.data(), false, workspace.data());
+  keep(table_gradient);
+  auto logits = numbers.normal<T>(N * (V + 12), 5.0);
+  const double evaluated = k.cross_entropy_loss(N, V, V + 12, logits.data(), labels.data());
+  const double loss = k.cross_entropy(N, V, V + 12, logits.data(), labels.data(), 0.1);
+  keep(std::vector<double>{evaluated, loss}), keep(logits);
+  return results;
+}
+
+TYPED_TEST(Bits, KernelsGiveTheSameOnAnyNumberOfThreads) {
+  using T = TypeParam;
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE(seed);
+  for (const Level level : levels_here()) {
+    std::vector<std::vector<char>> alone;
+    for (const int threads : {1, 2, 3}) {
+      const Threads set(threads);
+      auto results = run_all(table<T>(level), seed);
+      if (threads == 1) alone = results;
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        EXPECT_TRUE(results[i] == alone[i]) << "result " << i << ", " << threads << " threads, " << to_string(level);
+      }
+    }
+  }
+}
+
+TEST(Bits, SumOfSquaresIsTheSameOnAnyNumberOfThreadsAndAtEveryLevel) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  const auto x = numbers.normal<float>(1'200'007);
+  double exact = 0;
+  for (const float value : x) exact += static_cast<double>(value) * value;
+  const double first = flat_table(Level::baseline).sum_of_squares(std::ssize(x), x.data());
+  EXPECT_NEAR(first, exact, 1e-12 * exact);
+  for (const Level level : levels_here()) {
+    for (const int threads : {1, 2, 3}) {
+      const Threads set(threads);
+      EXPECT_EQ(flat_table(level).sum_of_squares(std::ssize(x), x.data()), first) << to_string(level) << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernels

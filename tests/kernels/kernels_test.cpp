@@ -1,0 +1,257 @@
+// What single kernels promise, at every level that the CPU has.
+#include <cmath>
+#include <limits>
+
+#include "kernels/support.h"
+
+namespace trireme::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// torch.optim.AdamW's formula in double.
+struct ReferenceAdamW {
+  std::vector<double> master, m, v;
+  void step(const AdamWArguments& a, const std::vector<float>& gradient) {
+    for (std::size_t i = 0; i < master.size(); ++i) {
+      const double g = gradient[i] * a.gradient_scale;
+      master[i] *= 1 - a.learning_rate * a.weight_decay;
+      m[i] += (g - m[i]) * (1 - a.beta1);
+      v[i] = v[i] * a.beta2 + g * g * (1 - a.beta2);
+      const double denominator = std::sqrt(v[i]) / std::sqrt(a.bias_correction2) + a.eps;
+      master[i] -= a.learning_rate / a.bias_correction1 * m[i] / denominator;
+    }
+  }
+};
+
+TEST(Kernels, AdamWFollowsTorchsFormulaOverFiftySteps) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t n = 517;
+  for (const Level level : levels_here()) {
+    auto master = numbers.normal<float>(n);
+    std::vector<float> m(n), v(n);
+    ReferenceAdamW reference{{master.begin(), master.end()}, std::vector<double>(n), std::vector<double>(n)};
+    AdamWArguments a{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    for (int step = 1; step <= 50; ++step) {
+      a.learning_rate = 1e-3 * step / 50;
+      a.bias_correction1 = 1 - std::pow(a.beta1, step);
+      a.bias_correction2 = 1 - std::pow(a.beta2, step);
+      a.gradient_scale = step % 3 == 0 ? 0.37 : 1.0;
+      const auto gradient = numbers.normal<float>(n);
+      flat_table(level).adamw(n, a, master.data(), m.data(), v.data(), gradient.data());
+      reference.step(a, gradient);
+    }
+    double difference = 0, norm = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      difference += std::pow(master[i] - reference.master[i], 2);
+      norm += std::pow(reference.master[i], 2);
+    }
+    EXPECT_LE(std::sqrt(difference / norm), 1e-6) << to_string(level);
+  }
+}
+
+TEST(Kernels, SumOfSquaresLetsNanAndInfinityThrough) {
+  for (const Level level : levels_here()) {
+    for (const std::int64_t place : {0, 5, 39, 40}) {
+      std::vector<float> x(41, 1.0f);
+      x[place] = kNan;
+      EXPECT_TRUE(std::isnan(flat_table(level).sum_of_squares(41, x.data())));
+      x[place] = -kInfinity;
+      EXPECT_EQ(flat_table(level).sum_of_squares(41, x.data()), kInfinity);
+      x[place] = 1e30f;  // its square is beyond float, not beyond double
+      EXPECT_NEAR(flat_table(level).sum_of_squares(41, x.data()), 1e60, 1e54);
+    }
+    EXPECT_EQ(flat_table(level).sum_of_squares(0, nullptr), 0.0);
+  }
+}
+
+TEST(Kernels, CastsRoundToNearestEvenAndKeepNan) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  std::vector<float> x{0.0f, -0.0f, 1.0f, kInfinity, -kInfinity, kNan, -kNan, 3.4e38f, 1e-45f, -1e-40f};
+  for (int i = 0; i < 4000; ++i) {
+    const auto word = static_cast<std::uint32_t>(numbers.below(std::int64_t{1} << 32));
+    x.push_back(std::bit_cast<float>(word));
+    x.push_back(std::bit_cast<float>((word & 0xffff0000u) | 0x8000u));  // halfway between two
+  }
+  for (const Level level : levels_here()) {
+    std::vector<bfloat16> y(x.size());
+    table<bfloat16>(level).cast_from_float(std::ssize(x), x.data(), y.data());
+    std::vector<float> back(x.size());
+    table<bfloat16>(level).cast_to_float(std::ssize(y), y.data(), back.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      ASSERT_EQ(y[i].bits, bfloat16(x[i]).bits) << x[i] << " at " << to_string(level);
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), static_cast<std::uint32_t>(y[i].bits) << 16);
+    }
+  }
+}
+
+// silu shows the kernels' own exponential: within a few ulp, and right where it over- and underflows.
+TEST(Kernels, SiluIsAccurateOverTheWholeRange) {
+  std::vector<float> x;
+  for (float value = -90.0f; value <= 90.0f; value += 0.0137f) x.push_back(value);
+  for (const float value : {0.0f, -1e30f, 1e30f, 1e-30f, -88.7f, 88.7f}) x.push_back(value);
+  const auto F = static_cast<std::int64_t>(x.size());
+  std::vector<float> gate_up = x, y(F);
+  gate_up.resize(2 * F, 1.0f);
+  for (const Level level : levels_here()) {
+    table<float>(level).swiglu_forward(1, F, gate_up.data(), y.data());
+    for (std::int64_t i = 0; i < F; ++i) {
+      const double expected = x[i] / (1 + std::exp(-static_cast<double>(x[i])));
+      ASSERT_NEAR(y[i], expected, 5e-7 * std::abs(expected) + 1e-36) << x[i] << " at " << to_string(level);
+    }
+  }
+}
+
+TEST(Kernels, AccumulateAddsOrOverwrites) {
+  for (const Level level : levels_here()) {
+    const std::vector<bfloat16> slot(37, bfloat16(1.5f));
+    std::vector<float> sum(37, 0.25f);
+    table<bfloat16>(level).accumulate(37, slot.data(), sum.data(), false);
+    EXPECT_EQ(sum, std::vector<float>(37, 1.75f));
+    std::fill(sum.begin(), sum.end(), kNan);
+    table<bfloat16>(level).accumulate(37, slot.data(), sum.data(), true);
+    EXPECT_EQ(sum, std::vector<float>(37, 1.5f));
+    table<bfloat16>(level).accumulate(0, nullptr, nullptr, false);
+  }
+}
+
+// The order of rows decides what is left of 1 beside 1e8; rows without an id become zero, or stay when adding.
+TEST(Kernels, EmbeddingGradientsAddUpInOrderOfRows) {
+  constexpr std::int64_t C = 19, V = 7;
+  const std::vector<std::int32_t> ids{3, 1, 3, 3, 1, 3};
+  const float values[] = {1e8f, 5.0f, 1.0f, -1e8f, 0.5f, 0.25f};
+  std::vector<float> dy;
+  for (const float value : values) dy.insert(dy.end(), C, value);
+  for (const Level level : levels_here()) {
+    for (const bool add : {false, true}) {
+      std::vector<float> dw(V * C, 2.0f);
+      std::vector<char> workspace(embedding_workspace(6, V, C));
+      table<float>(level).embedding_backward(6, C, V, ids.data(), dy.data(), dw.data(), add, workspace.data());
+      const float before = add ? 2.0f : 0.0f;
+      for (std::int64_t v = 0; v < V; ++v) {
+        const float expected = before + (v == 3 ? 0.25f : v == 1 ? 5.5f : 0.0f);  // 1e8 + 1 - 1e8 is 0 in float
+        for (std::int64_t c = 0; c < C; ++c) ASSERT_EQ(dw[v * C + c], expected) << v << to_string(level);
+      }
+    }
+  }
+}
+
+// bf16 rows add up in float: 300 times 1 is 300, not the 256 where bf16 sums stop.
+TEST(Kernels, EmbeddingGradientsOfBf16AddUpInFloat) {
+  constexpr std::int64_t N = 300, C = 5;
+  const std::vector<std::int32_t> ids(N, 0);
+  const std::vector<bfloat16> dy(N * C, bfloat16(1.0f));
+  for (const Level level : levels_here()) {
+    std::vector<bfloat16> dw(C);
+    std::vector<char> workspace(embedding_workspace(N, 1, C));
+    table<bfloat16>(level).embedding_backward(N, C, 1, ids.data(), dy.data(), dw.data(), false, workspace.data());
+    EXPECT_EQ(static_cast<float>(dw[C - 1]), 300.0f);
+  }
+}
+
+TEST(Kernels, CrossEntropyHoldsForExtremeLogits) {
+  constexpr std::int64_t V = 21, stride = 24;
+  for (const Level level : levels_here()) {
+    const Table<float>& k = table<float>(level);
+    std::vector<float> row(stride, -1e4f);
+    row[20] = 1e4f;
+    const auto loss = [&](std::vector<float> logits, std::int32_t label) {
+      const double evaluated = k.cross_entropy_loss(1, V, stride, logits.data(), &label);
+      const double trained = k.cross_entropy(1, V, stride, logits.data(), &label, 1.0);
+      EXPECT_EQ(std::isnan(evaluated), std::isnan(trained));
+      EXPECT_TRUE(std::isnan(trained) || evaluated == trained);
+      return trained;
+    };
+    EXPECT_EQ(loss(row, 20), 0.0);
+    EXPECT_EQ(loss(row, 3), 2e4);
+    EXPECT_NEAR(loss(std::vector<float>(stride, 1e38f), 5), std::log(21.0), 1e-6);
+    row[7] = -kInfinity;  // a masked token
+    EXPECT_EQ(loss(row, 20), 0.0);
+    EXPECT_EQ(loss(row, 7), kInfinity);
+    for (const std::int64_t place : {0, 3, 20}) {
+      auto broken = row;
+      broken[place] = kNan;
+      EXPECT_TRUE(std::isnan(loss(broken, 3))) << place << to_string(level);
+    }
+  }
+}
+
+TEST(Kernels, CrossEntropyGradientsAreZeroWhereNothingCounts) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t N = 3, V = 37, stride = 48;
+  const std::vector<std::int32_t> labels{5, -1, 36};
+  for (const Level level : levels_here()) {
+    auto logits = numbers.normal<float>(N * stride, 3.0);
+    table<float>(level).cross_entropy(N, V, stride, logits.data(), labels.data(), 0.5);
+    for (std::int64_t n = 0; n < N; ++n) {
+      double sum = 0;
+      for (std::int64_t v = 0; v < stride; ++v) {
+        const float gradient = logits[n * stride + v];
+        sum += gradient;
+        if (labels[n] < 0 || v >= V) {
+          EXPECT_EQ(gradient, 0.0f);
+        } else {
+          EXPECT_EQ(gradient < 0, v == labels[n]);
+        }
+      }
+      EXPECT_NEAR(sum, 0.0, 1e-6);
+    }
+  }
+}
+
+// Keys that no row of a block may see are not even read: NaN there stays there.
+TEST(Kernels, AttentionSkipsBlocksBehindDocumentBordersAndInTheFuture) {
+  constexpr std::int64_t S = 192, D = 8;
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for (const Level level : levels_here()) {
+    auto qkv = numbers.normal<float>(S * 3 * D);
+    for (std::int64_t t = 0; t < 64; ++t) qkv[t * 3 * D + D] = kNan;       // keys of the first document
+    for (std::int64_t t = 128; t < S; ++t) qkv[t * 3 * D + 2 * D] = kNan;  // values of the last block
+    std::vector<std::int32_t> starts(S);
+    for (std::int64_t t = 64; t < S; ++t) starts[t] = 64;
+    std::vector<float> out(S * D), lse(S);
+    std::vector<char> workspace(attention_workspace(DType::f32, S, D, num_threads()));
+    table<float>(level).attention_forward(1, S, 1, 1, D, 0.3, qkv.data(), starts.data(), out.data(), lse.data(),
+                                          workspace.data());
+    for (std::int64_t t = 0; t < S; ++t) {
+      EXPECT_EQ(std::isnan(out[t * D]), t < 64 || t >= 128) << t << to_string(level);
+    }
+  }
+}
+
+TEST(Kernels, RopeTableHoldsTheAnglesOfThePositions) {
+  constexpr std::int64_t D = 6;
+  std::vector<float> angles(100 * D);
+  make_rope_table(100, D, 10000.0, angles.data());
+  for (std::int64_t p = 0; p < 100; ++p) {
+    for (std::int64_t i = 0; i < D / 2; ++i) {
+      const double angle = static_cast<double>(p) / std::pow(10000.0, 2.0 * static_cast<double>(i) / D);
+      EXPECT_EQ(angles[p * D + i], static_cast<float>(std::cos(angle)));
+      EXPECT_EQ(angles[p * D + D / 2 + i], static_cast<float>(std::sin(angle)));
+    }
+  }
+}
+
+void choose_level(const char* name) {
+  setenv("TRIREME_CPU_LEVEL", name, 1);
+  try {
+    std::fprintf(stderr, "%s\n", std::string(to_string(level())).c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  std::exit(0);
+}
+
+TEST(KernelsDeathTest, TheEnvironmentChoosesTheLevel) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(choose_level("baseline"), ::testing::ExitedWithCode(0), "^baseline");
+  EXPECT_EXIT(choose_level("sse9"), ::testing::ExitedWithCode(0), "TR3020.*sse9");
+}
+
+}  // namespace
+}  // namespace trireme::kernels
