@@ -22,12 +22,12 @@ std::optional<std::string> variable(const char* name) {
 }
 
 [[noreturn]] void missing(const char* name, const std::string& why) {
-  throw Error(3020, "environment", std::string(name) + " is not set, but " + why, kHowToStart);
+  throw Error(3050, "environment", std::string(name) + " is not set, but " + why, kHowToStart);
 }
 
 [[noreturn]] void odd(const char* name, const std::string& value, const std::string& expected,
                       const std::string& remedy = kHowToStart) {
-  throw Error(3021, "environment", std::string(name) + " is \"" + value + "\", which is not " + expected, remedy);
+  throw Error(3051, "environment", std::string(name) + " is \"" + value + "\", which is not " + expected, remedy);
 }
 
 // Decimal digits only, within [low, high]; empty if the variable is unset.

@@ -1,13 +1,10 @@
 #include "comm/job.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -16,6 +13,7 @@
 #include "base/failpoint.h"
 #include "comm/agent_link.h"
 #include "comm/message.h"
+#include "comm/network.h"
 #include "comm/store.h"
 #include "comm/wire.h"
 
@@ -26,6 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kCauseLimit{1000};
+constexpr milliseconds kMeetMargin{2000};  // the parts of joining have their own, more telling, limits
 // Under our agent a hung peer is the agent's matter; without one, c10d's own limit.
 constexpr milliseconds kSilenceUnderAgent = std::chrono::hours(24 * 365);
 constexpr milliseconds kSilenceAlone = std::chrono::minutes(30);
@@ -64,29 +63,42 @@ void await_peers(JobStore& store, const WorkerEnvironment& environment, std::chr
   }
 }
 
-// The address of this machine from which the master is reached: where the peers can reach it in turn.
-std::string local_address_toward(const std::string& master) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;  // connecting it sends nothing, but chooses the route
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(master.c_str(), "9", &hints, &found); error != 0) {
-    throw Error(3022, "environment",
-                "MASTER_ADDR is \"" + master + "\", which cannot be resolved: " + ::gai_strerror(error));
+struct Peers {
+  std::unique_ptr<Communicator> comm;
+  std::unique_ptr<ControlChannel> control;
+};
+
+Peers meet(const WorkerEnvironment& environment, const std::shared_ptr<AgentLink>& link, std::chrono::seconds timeout) {
+  const int rank = environment.rank, world_size = environment.world_size;
+  const JobStorePtr store = link ? make_agent_store(link, timeout) : make_tcp_store(environment, timeout);
+  auto control = link ? make_agent_control(link) : make_store_control(store, rank, world_size);
+  try {
+    await_peers(*store, environment, timeout);
+    auto comm = make_gloo(*store, {.rank = rank,
+                                   .world_size = world_size,
+                                   .local_address = local_address_toward(environment.master_addr),
+                                   .connect = timeout,
+                                   .silence = link ? kSilenceUnderAgent : kSilenceAlone});
+    return {std::move(comm), std::move(control)};
+  } catch (const Error& error) {
+    control->report(failure_of(rank, error));
+    throw;
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  for (const addrinfo* target = found; target != nullptr; target = target->ai_next) {
-    const int fd = ::socket(target->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) continue;
-    sockaddr_storage local{};
-    socklen_t size = sizeof local;
-    auto* address = reinterpret_cast<sockaddr*>(&local);
-    const bool routed =
-        ::connect(fd, target->ai_addr, target->ai_addrlen) == 0 && ::getsockname(fd, address, &size) == 0;
-    ::close(fd);
-    char text[NI_MAXHOST];
-    if (routed && ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) return text;
+}
+
+// Runs body on a thread that is left behind at the limit: calls on a store whose host stands still, or that is no store
+// at all, end at no time-out of their own.
+Peers within(milliseconds limit, std::function<Peers()> body) {
+  std::packaged_task<Peers()> task(std::move(body));
+  std::future<Peers> result = task.get_future();
+  std::thread thread(std::move(task));
+  if (result.wait_for(limit) == std::future_status::ready) {
+    thread.join();
+    return result.get();
   }
-  throw Error(3022, "environment", "MASTER_ADDR is \"" + master + "\", to which this machine has no route");
+  thread.detach();
+  throw Error(1110, "MASTER_ADDR, MASTER_PORT", "what listens there does not answer as a store",
+              "is rank 0 stopped, or the port another program's?");
 }
 
 }  // namespace
@@ -136,35 +148,15 @@ Membership join(const WorkerEnvironment& environment, int timeout_s) {
   const std::shared_ptr<AgentLink> link =
       environment.control_fd >= 0 ? std::make_shared<AgentLink>(environment.control_fd) : nullptr;
   if (environment.world_size == 1) return {make_single(), link ? make_agent_control(link) : make_no_control()};
-
   const std::chrono::seconds timeout(timeout_s);
-  const JobStorePtr store = link ? make_agent_store(link, timeout) : make_tcp_store(environment, timeout);
-  auto control = link ? make_agent_control(link) : make_store_control(store, environment.rank, environment.world_size);
-  try {
-    await_peers(*store, environment, timeout);
-    auto comm = make_gloo(*store, {.rank = environment.rank,
-                                   .world_size = environment.world_size,
-                                   .local_address = local_address_toward(environment.master_addr),
-                                   .connect = timeout,
-                                   .silence = link ? kSilenceUnderAgent : kSilenceAlone});
-    return {std::move(comm), std::move(control)};
-  } catch (const Error& error) {
-    control->report(failure_of(environment.rank, error));
-    throw;
-  }
+  Peers peers = within(timeout + kMeetMargin, [=] { return meet(environment, link, timeout); });
+  return {std::move(peers.comm), std::move(peers.control)};
 }
 
 void report_before_join(const WorkerEnvironment& environment, const Error& error) noexcept {
   if (environment.control_fd < 0) return;
   write_frame(environment.control_fd,
               encode({.op = Message::Op::failure, .failure = failure_of(environment.rank, error)}));
-}
-
-Error to_error(const RankFailure& failure) {
-  const std::string rank = "rank " + std::to_string(failure.rank);
-  std::string place = failure.place;
-  if (failure.rank >= 0) place = place.empty() || place == rank ? rank : rank + ": " + place;
-  return Error(failure.code, place, failure.message, failure.remedy);
 }
 
 }  // namespace trireme::comm

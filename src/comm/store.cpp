@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/c10d_store.h"
+#include "comm/network.h"
 
 namespace trireme::comm {
 namespace {
@@ -73,8 +74,14 @@ JobStorePtr make_tcp_store(const WorkerEnvironment& environment, milliseconds ti
   options.waitWorkers = false;
   options.timeout = timeout;
   const std::string address = environment.master_addr + ":" + std::to_string(environment.master_port);
+  const std::string place = "rank " + std::to_string(environment.rank);
+  if (!serve && !await_listener(environment.master_addr, environment.master_port, timeout)) {
+    throw Error(1110, place,
+                "nobody served the store at " + address + " within " + std::to_string(timeout.count() / 1000) + " s",
+                "is rank 0 running there? MASTER_ADDR and MASTER_PORT must be the same on all ranks");
+  }
   const std::string what = serve ? "cannot serve the store at " : "cannot reach the store at ";
-  auto tcp = with_torch_errors(serve ? 1114 : 1110, "rank " + std::to_string(environment.rank), what + address,
+  auto tcp = with_torch_errors(serve ? 1114 : 1110, place, what + address,
                                [&] { return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options); });
   const std::string prefix =
       "trireme/" + variable("TORCHELASTIC_RUN_ID") + "/" + variable("TORCHELASTIC_RESTART_COUNT");

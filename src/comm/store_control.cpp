@@ -85,9 +85,11 @@ class StoreControl final : public ControlChannel {
   void report(const RankFailure& failure) noexcept override {
     std::unique_lock lock(shared_->mutex);
     shared_->job_failed = true;
-    std::thread([shared = shared_, store = reports_, json = encode({.op = Message::Op::broken, .failure = failure})] {
+    std::thread([shared = shared_, store = reports_, rank = rank_,
+                 json = encode({.op = Message::Op::broken, .failure = failure})] {
       try {
         claim_key(*store, kFailureKey, json);
+        set_key(*store, seen_key(rank), "");
       } catch (const Error&) {
         // Nobody is left to tell.
       }

@@ -81,6 +81,8 @@ void Process::signal(int number) const { kill(pid_, number); }
 
 std::string Process::out_so_far() const { return read_text(folder_ + "/out"); }
 
+std::string Process::err_so_far() const { return read_text(folder_ + "/err"); }
+
 ProcessResult run(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
                   const std::string& input) {
   return Process(command, environment, input).wait();

@@ -28,6 +28,7 @@ class Process {
   ProcessResult wait(std::chrono::seconds limit = std::chrono::seconds(120));
   void signal(int number) const;
   std::string out_so_far() const;
+  std::string err_so_far() const;
 
  private:
   pid_t pid_ = -1;

@@ -17,6 +17,7 @@
 #include "comm/collectives.h"
 #include "comm/job.h"
 #include "comm/reference.h"
+#include "comm/wire.h"
 
 namespace trireme::comm {
 namespace {
@@ -92,17 +93,25 @@ int finish(Membership& job, const Arguments& arguments) {
 
 // RANK throws; the others do not look at their communicator and ignore every plea to end.
 int stubborn(Membership& job, const Arguments& arguments) {
+  std::printf("rank %d is stubborn\n", job.comm->rank());
+  std::fflush(stdout);
   if (job.comm->rank() == std::stoi(arguments.at(0))) throw data_error();
   for (;;) std::this_thread::sleep_for(milliseconds(100));
 }
 
-// RANK sends BYTES that are no frame to the agent; the others step.
+// RANK sends TEXT to the agent as a frame, or as it stands ("raw:..."); the others step.
 int garbage(Membership& job, const Arguments& arguments) {
   if (job.comm->rank() == std::stoi(arguments.at(0))) {
-    const std::string& bytes = arguments.at(1);
-    ::send(std::stoi(std::getenv("TRIREME_CONTROL_FD")), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const int fd = std::stoi(std::getenv("TRIREME_CONTROL_FD"));
+    const std::string& text = arguments.at(1);
+    const std::string bytes = text.starts_with("raw:") ? text.substr(4) : frame(text);
+    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   return steps(job, {});
+}
+
+int done(Membership&, const Arguments&) {
+  return 0;
 }
 
 // Every rank leaves a process behind in its group and finishes with CODE.
@@ -116,7 +125,7 @@ int litter(Membership&, const Arguments& arguments) {
 int run(Membership& job, const std::string& behaviour, const Arguments& arguments) {
   static const std::map<std::string, int (*)(Membership&, const Arguments&)> kBehaviours = {
       {"collectives", collectives}, {"steps", steps},     {"fail", fail},     {"finish", finish},
-      {"stubborn", stubborn},       {"garbage", garbage}, {"litter", litter},
+      {"stubborn", stubborn},       {"garbage", garbage}, {"litter", litter}, {"done", done},
   };
   const auto found = kBehaviours.find(behaviour);
   TRIREME_CHECK(found != kBehaviours.end(), "no such behaviour: " + behaviour);

@@ -1,4 +1,5 @@
-// The control channel of ranks that are threads: the first reported failure is delivered to all other ranks.
+// The control channels that need no other process: none, and that of ranks that are threads, where the first reported
+// failure is delivered to all other ranks.
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,13 @@ class NoControl final : public ControlChannel {
 };
 
 }  // namespace
+
+Error to_error(const RankFailure& failure) {
+  const std::string rank = "rank " + std::to_string(failure.rank);
+  std::string place = failure.place;
+  if (failure.rank >= 0) place = place.empty() || place == rank ? rank : rank + ": " + place;
+  return Error(failure.code, place, failure.message, failure.remedy);
+}
 
 std::unique_ptr<ControlChannel> make_no_control() {
   return std::make_unique<NoControl>();
