@@ -23,7 +23,7 @@ struct Entry {
   std::string name;
   Action action = Action::raise;
   int argument = 0;
-  int rank = -1;  // -1: any
+  int rank = -1;     // -1: any
   int fires_on = 1;  // 0: every hit
   int hits = 0;
 };

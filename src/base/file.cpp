@@ -10,7 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <random>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -97,12 +98,11 @@ class TemporaryFile {
   const fs::path& path() const { return path_; }
 
  private:
-  // A leftover of a process that was killed, and whose number came round again, must not stop this one.
+  // Process numbers repeat, between containers and after a kill: a random start keeps two writers of one file apart.
   static fs::path unused_name(const fs::path& path) {
-    static std::atomic<std::uint64_t> counter = 0;
+    static std::atomic<std::uint64_t> counter = static_cast<std::uint64_t>(std::random_device()()) << 32;
     fs::path name = path;
     name += ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
-    ::unlink(name.c_str());
     return name;
   }
 

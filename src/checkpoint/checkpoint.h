@@ -83,7 +83,8 @@ int begin_attempt(const std::filesystem::path& checkpoints, const std::string& r
 // in. A step folder without a manifest is cleared first; an existing manifest of the same step and of an attempt that a
 // later one replaced (or that cannot be read) is unlinked first, any other is Error TR5010. An attempt that was itself
 // replaced is refused (TR5013). On failure (TR5011 disk full, with the bytes needed; TR5012 any other) nothing of it
-// remains. Failpoints: checkpoint.data, checkpoint.before_manifest, checkpoint.after_manifest. Returns the folder.
+// remains. Failpoints: checkpoint.data (before each tensor), checkpoint.before_manifest, checkpoint.after_manifest.
+// Returns the folder.
 std::filesystem::path save(const std::filesystem::path& checkpoints, Manifest manifest,
                            std::span<const NamedData> tensors);
 

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "checkpoint/block_digest.h"
 #include "checkpoint/safetensors.h"
 
@@ -58,7 +59,10 @@ WrittenFile write_safetensors(const std::filesystem::path& path, std::span<const
   };
   write(std::as_bytes(std::span(&length, 1)));
   write(std::as_bytes(std::span(header)));
-  for (const TensorToWrite& tensor : tensors) write(tensor.entry.data);
+  for (const TensorToWrite& tensor : tensors) {
+    failpoint("checkpoint.data");
+    write(tensor.entry.data);
+  }
   file.finish();
   return {file.size(), digests.finish()};
 }

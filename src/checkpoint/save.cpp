@@ -94,7 +94,6 @@ void write(const fs::path& folder, Manifest& manifest, std::span<const NamedData
   const fs::path data = folder / data_file_name(manifest.attempt, 0);
   describe(manifest, tensors, data.filename().string());
   UncommittedStep step(folder, data);
-  failpoint("checkpoint.data");
   const WrittenFile written = write_safetensors(data, to_write(tensors),
                                                 {{"run_id", manifest.run_id}, {"step", std::to_string(manifest.step)}});
   manifest.files[data.filename().string()] = {written.bytes, written.block_digests};

@@ -18,8 +18,8 @@ State::State(std::int64_t step, std::int64_t big_rows) {
   add("exp_avg/model.norm.weight", {13}, step);
   add("scale", {}, step);
   add("empty", {0, 4}, step);
-  add("conv.weight", {3, 2, 4}, step);
   add("lm_head.weight", {big_rows, 1000}, step);
+  add("conv.weight", {3, 2, 4}, step);
 }
 
 void State::add(const std::string& name, std::vector<std::int64_t> shape, std::int64_t step) {

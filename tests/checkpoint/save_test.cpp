@@ -64,7 +64,7 @@ void save_and_die(const fs::path& checkpoints, int attempt, std::int64_t step, c
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    set_failpoints(failpoint + "=kill");
+    set_failpoints(failpoint);
     save_step(checkpoints, attempt, step);
     ::_exit(0);
   }
@@ -75,8 +75,8 @@ void save_and_die(const fs::path& checkpoints, int attempt, std::int64_t step, c
 
 TEST(Save, KilledAnywhereLeavesTheOldOrTheNewCheckpointAndALaterSaveWorks) {
   for (const auto& [failpoint, is_new] :
-       {std::pair{"checkpoint.data", false}, std::pair{"checkpoint.before_manifest", false},
-        std::pair{"checkpoint.after_manifest", true}}) {
+       {std::pair{"checkpoint.data=kill", false}, std::pair{"checkpoint.data=kill@7", false},
+        std::pair{"checkpoint.before_manifest=kill", false}, std::pair{"checkpoint.after_manifest=kill", true}}) {
     SCOPED_TRACE(failpoint);
     const TemporaryFolder folder;
     const int first = begin_attempt(folder.path(), "run", 0);
@@ -97,10 +97,11 @@ TEST(Save, KilledAnywhereLeavesTheOldOrTheNewCheckpointAndALaterSaveWorks) {
 }
 
 TEST(Save, AnExceptionBeforeTheManifestLeavesNothing) {
-  for (const char* failpoint : {"checkpoint.data", "checkpoint.before_manifest"}) {
+  for (const char* failpoint :
+       {"checkpoint.data=throw", "checkpoint.data=throw@7", "checkpoint.before_manifest=throw"}) {
     const TemporaryFolder folder;
     const int attempt = begin_attempt(folder.path(), "run", 0);
-    set_failpoints(std::string(failpoint) + "=throw");
+    set_failpoints(failpoint);
     expect_error(3091, [&] { save_step(folder.path(), attempt, 10); });
     set_failpoints("");
     EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"attempts", "attempts/1.json"})) << failpoint;
