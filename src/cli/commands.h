@@ -1,4 +1,5 @@
-// The commands of the `trireme` binary: one file each. Arguments are those after the command's name; the result is the exit code.
+// The commands of the `trireme` binary: one file each. Arguments are those after the command's name; the result is the
+// exit code.
 #pragma once
 #include <span>
 #include <string>
@@ -7,9 +8,9 @@ namespace trireme::cli {
 
 using Arguments = std::span<const std::string>;
 
-int run_train(Arguments arguments);     // train.cpp
-// Everything that `train` checks before a process starts, for world_size ranks; with --dry-run prints the plan and returns true: nothing is to be
-// started. Throws what the ranks would throw.
+int run_train(Arguments arguments);  // train.cpp
+// Everything that `train` checks before a process starts, for world_size ranks; with --dry-run prints the plan and
+// returns true: nothing is to be started. Throws what the ranks would throw.
 bool check_train(Arguments arguments, int world_size);
 
 int run_launch(Arguments arguments);    // launch.cpp

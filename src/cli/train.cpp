@@ -27,7 +27,8 @@ struct TrainCommand {
 };
 
 TrainCommand parse_train(Arguments arguments) {
-  CLI::App app("Train a model: one rank, alone or as RANK of WORLD_SIZE. `trireme launch` starts several.", "trireme train");
+  CLI::App app("Train a model: one rank, alone or as RANK of WORLD_SIZE. `trireme launch` starts several.",
+               "trireme train");
   TrainCommand command;
   std::vector<std::string> words;
   std::string config;
@@ -65,11 +66,13 @@ void request_stop_on_signals() {
 
 void check_environment(const TrainCommand& command, const comm::WorkerEnvironment& environment) {
   if (command.local_rank && *command.local_rank != environment.local_rank) {
-    throw Error(3005, "command line: --local_rank",
-                "is " + std::to_string(*command.local_rank) + ", but LOCAL_RANK is " + std::to_string(environment.local_rank),
-                "leave --local_rank out: the launcher's environment says it");
+    throw Error(
+        3005, "command line: --local_rank",
+        "is " + std::to_string(*command.local_rank) + ", but LOCAL_RANK is " + std::to_string(environment.local_rank),
+        "leave --local_rank out: the launcher's environment says it");
   }
-  if (command.distributed && environment.world_size == 1 && environment.master_addr.empty() && environment.control_fd < 0) {
+  if (command.distributed && environment.world_size == 1 && environment.master_addr.empty() &&
+      environment.control_fd < 0) {
     throw Error(3006, "command line: --distributed", "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set",
                 "start with `trireme launch --nproc-per-node N train ...` or torchrun");
   }

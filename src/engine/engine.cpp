@@ -13,7 +13,8 @@ using schedule::BufferKind;
 using schedule::Instruction;
 using schedule::Op;
 
-// The memory that one instruction works on. Pointers stay the same for the engine's life: every buffer has its place from lower().
+// The memory that one instruction works on. Pointers stay the same for the engine's life: every buffer has its place
+// from lower().
 struct Engine::Bound {
   std::vector<Tensor> input, output, grad_output, grad_input;
   std::vector<GradientPlace> gradients;
@@ -139,7 +140,8 @@ void Engine::run(int index) {
 void Engine::run_count() {
   std::int64_t own = 0;
   for (const Batch& batch : batches_) {
-    own += std::count_if(batch.labels, batch.labels + batch.shape.tokens(), [](std::int32_t label) { return label >= 0; });
+    own +=
+        std::count_if(batch.labels, batch.labels + batch.shape.tokens(), [](std::int32_t label) { return label >= 0; });
   }
   std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
@@ -178,7 +180,8 @@ void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) 
   const std::int64_t numel = plan_.groups[instruction.group].numel;
   float* accumulator = state_.accumulator(instruction.group);
   if (chain_.compute_dtype == DType::f32) {
-    kernels::table<float>().accumulate(numel, reinterpret_cast<const float*>(bound.slot), accumulator, instruction.first);
+    kernels::table<float>().accumulate(numel, reinterpret_cast<const float*>(bound.slot), accumulator,
+                                       instruction.first);
   } else {
     kernels::table<bfloat16>().accumulate(numel, reinterpret_cast<const bfloat16*>(bound.slot), accumulator,
                                           instruction.first);
@@ -195,14 +198,13 @@ void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
                                    instruction.participants, instruction.first);
       return;
     case schedule::ReduceKind::all_gather: {
-      const std::span<std::byte> all(reinterpret_cast<std::byte*>(accumulator), static_cast<std::size_t>(group.numel) * 4);
+      const std::span<std::byte> all(reinterpret_cast<std::byte*>(accumulator),
+                                     static_cast<std::size_t>(group.numel) * 4);
       const std::size_t slice = all.size() / static_cast<std::size_t>(comm_.world_size());
       comm::all_gather(comm_, all.subspan(slice * static_cast<std::size_t>(comm_.rank()), slice), all);
       return;
     }
-    case schedule::ReduceKind::all_reduce:
-      comm::ordered_all_reduce(comm_, accumulator, group.slice_numel());
-      return;
+    case schedule::ReduceKind::all_reduce: comm::ordered_all_reduce(comm_, accumulator, group.slice_numel()); return;
     case schedule::ReduceKind::none: break;
   }
   TRIREME_CHECK(false, "REDUCE without a kind");
@@ -217,7 +219,8 @@ void Engine::run_report() {
   double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
   for (int m = 0; m < options_.split.num_micro_batches; ++m) {
     const int rank = m % options_.split.num_data_ranks, round = m / options_.split.num_data_ranks;
-    report_.micro_batch_losses.push_back(all[static_cast<std::size_t>(rank) * own.size() + static_cast<std::size_t>(round)]);
+    report_.micro_batch_losses.push_back(
+        all[static_cast<std::size_t>(rank) * own.size() + static_cast<std::size_t>(round)]);
     sum += report_.micro_batch_losses.back();
   }
   report_.loss = report_.valid_tokens > 0 ? sum / static_cast<double>(report_.valid_tokens) : 0.0;
@@ -234,9 +237,10 @@ void Engine::run_norm() {
   }
   const auto norm = static_cast<float>(std::sqrt(sum));
   if (!std::isfinite(norm)) {  // as it is whenever the loss is not
-    throw Error(1302, "step " + std::to_string(step_options_.step),
-                "the gradient norm is " + std::to_string(norm) + "; weights and optimizer state are those of the step before",
-                "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often");
+    throw Error(
+        1302, "step " + std::to_string(step_options_.step),
+        "the gradient norm is " + std::to_string(norm) + "; weights and optimizer state are those of the step before",
+        "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often");
   }
   report_.gradient_norm = norm;
   const double limit = options_.gradient_clipping;

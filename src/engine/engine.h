@@ -4,7 +4,8 @@
 //   engine.state().initialize(seed);
 //   StepReport report = engine.step(batches, step_options);
 //
-// A step is closed: when step() returns, every lane has drained, weights are updated, and the communicator is free for other use.
+// A step is closed: when step() returns, every lane has drained, weights are updated, and the communicator is free for
+// other use.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -41,22 +42,23 @@ struct StepPlan {
   std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
 };
 
-// Builds, lowers and verifies the programs of all ranks. Throws Error TR1310 with the first finding when a program does not hold.
+// Builds, lowers and verifies the programs of all ranks. Throws Error TR1310 with the first finding when a program does
+// not hold.
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank);
 
 struct StepOptions {
   double learning_rate = 0;
-  std::int64_t step = 1;   // 1, 2, ...: bias correction's t
+  std::int64_t step = 1;        // 1, 2, ...: bias correction's t
   bool stop_requested = false;  // by this rank
 };
 
 struct StepReport {
-  double loss = 0;                  // mean over the valid tokens of the global batch
-  std::int64_t valid_tokens = 0;    // of the global batch
+  double loss = 0;                         // mean over the valid tokens of the global batch
+  std::int64_t valid_tokens = 0;           // of the global batch
   std::vector<double> micro_batch_losses;  // sums, global order
-  double gradient_norm = 0;         // before the clip
+  double gradient_norm = 0;                // before the clip
   double clip_factor = 1;
-  bool stop_requested = false;      // by any rank
+  bool stop_requested = false;  // by any rank
 };
 
 class Engine {
@@ -67,8 +69,8 @@ class Engine {
   const StepPlan& plan() const { return plan_; }
   ModelState& state() { return state_; }
 
-  // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Throws Error TR1302 when the loss or the gradient norm is
-  // not finite: weights and optimizer state are then untouched.
+  // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Throws Error TR1302 when the
+  // loss or the gradient norm is not finite: weights and optimizer state are then untouched.
   StepReport step(std::span<const Batch> batches, const StepOptions& options);
 
   // Forward and loss only, on this rank alone.
@@ -95,7 +97,8 @@ class Engine {
   Memory arena_;
   std::vector<std::vector<Tensor>> unit_parameters_;
   std::vector<Bound> bound_;
-  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> gaps_;  // per group: element ranges that no parameter covers
+  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
+      gaps_;  // per group: element ranges that no parameter covers
 
   // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.
   std::span<const Batch> batches_;

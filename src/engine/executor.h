@@ -1,7 +1,7 @@
 // Runs a lowered program: each lane in issue order, an instruction once its waits have completed.
 //
-// The compute lane runs on the thread that calls run(), the reduce lane on a thread of the executor's own, for its whole life.
-// Knows order only; what an instruction does is the caller's function.
+// The compute lane runs on the thread that calls run(), the reduce lane on a thread of the executor's own, for its
+// whole life. Knows order only; what an instruction does is the caller's function.
 #pragma once
 #include <array>
 #include <condition_variable>
@@ -19,21 +19,22 @@ class Executor {
  public:
   using Run = std::function<void(int instruction)>;  // index into program.instructions; called on the lane's thread
 
-  // program must outlive the executor. on_failure is called once, from the failing lane's thread, when an instruction throws: it frees
-  // the other lane from a collective that will not complete.
+  // program must outlive the executor. on_failure is called once, from the failing lane's thread, when an instruction
+  // throws: it frees the other lane from a collective that will not complete.
   Executor(const schedule::Program& program, Run run, std::function<void()> on_failure);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // One pass over the program; returns when every lane has drained. Rethrows the first exception of any lane; the executor cannot run
-  // again after that.
+  // One pass over the program; returns when every lane has drained. Rethrows the first exception of any lane; the
+  // executor cannot run again after that.
   void run();
 
  private:
   struct Lane {
-    std::vector<int> instructions;                           // in issue order
-    std::vector<std::array<int, schedule::kNumLanes>> waits;  // per instruction: how many of each lane must have completed
+    std::vector<int> instructions;  // in issue order
+    std::vector<std::array<int, schedule::kNumLanes>>
+        waits;  // per instruction: how many of each lane must have completed
     int completed = 0;
   };
   void run_lane(Lane& lane);

@@ -11,7 +11,8 @@ namespace trireme::engine {
 
 Memory::Memory(std::int64_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  void* map = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* map =
+      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) {
     throw Error(1301, "memory", "the system has no " + std::to_string(bytes) + " bytes for this rank",
                 "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");

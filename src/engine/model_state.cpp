@@ -56,12 +56,12 @@ void ModelState::initialize(std::uint64_t seed) {
       const std::uint64_t stream = stream_id("init/" + tensor.name);
       const std::int64_t columns = tensor.box.columns();
       for (std::int64_t row = piece.box.row_begin; row < piece.box.row_end; ++row) {
-        float* out = master(static_cast<int>(g)) + piece.flat_begin + (row - piece.box.row_begin) * piece.flat_row_stride;
+        float* out =
+            master(static_cast<int>(g)) + piece.flat_begin + (row - piece.box.row_begin) * piece.flat_row_stride;
         for (std::int64_t column = piece.box.column_begin; column < piece.box.column_end; ++column) {
           const auto index = static_cast<std::uint64_t>(row * columns + column);
-          *out++ = spec.init == Init::normal
-                       ? static_cast<float>(random_normal(seed, stream, index) * spec.init_std)
-                       : (spec.init == Init::ones ? 1.0f : 0.0f);
+          *out++ = spec.init == Init::normal ? static_cast<float>(random_normal(seed, stream, index) * spec.init_std)
+                                             : (spec.init == Init::ones ? 1.0f : 0.0f);
         }
       }
     }

@@ -1,4 +1,5 @@
-// A rank's persistent numbers: weights, optimizer state and gradient sums by storage group, and the map between them and logical tensors.
+// A rank's persistent numbers: weights, optimizer state and gradient sums by storage group, and the map between them
+// and logical tensors.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -33,14 +34,16 @@ class ModelState {
   const ParameterPlace& place(int parameter) const { return parameter_places_[parameter]; }
   Tensor weight_view(int parameter) const;
 
-  // Element i of logical tensor n is normal(seed, "init/n", i) * init_std, or 0 or 1: the same under every layout. Moments are zero.
+  // Element i of logical tensor n is normal(seed, "init/n", i) * init_std, or 0 or 1: the same under every layout.
+  // Moments are zero.
   void initialize(std::uint64_t seed);
   // Units' copies from the masters; after initialize() or a load.
   void refresh_weights();
 
-  // Calls visit(prefix, tensor, data, row_stride) for each logical tensor of the weights ("") and moments ("exp_avg/", "exp_avg_sq/"): data is
-  // the first element of its box inside the group.
-  using Visitor = std::function<void(const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t row_stride)>;
+  // Calls visit(prefix, tensor, data, row_stride) for each logical tensor of the weights ("") and moments ("exp_avg/",
+  // "exp_avg_sq/"): data is the first element of its box inside the group.
+  using Visitor =
+      std::function<void(const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t row_stride)>;
   void for_each_logical(const Visitor& visit) const;
 
  private:

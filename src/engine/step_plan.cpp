@@ -8,7 +8,8 @@ namespace trireme::engine {
 
 namespace {
 
-schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups, const BatchShape& shape) {
+schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups,
+                                   const BatchShape& shape) {
   schedule::ChainSpec spec;
   std::vector<int> group_of(chain.parameters.size(), -1);
   for (std::size_t g = 0; g < groups.size(); ++g) {

@@ -12,8 +12,9 @@ double learning_rate(const Law& law, std::int64_t step) {
   const std::int64_t decay_steps = law.total_steps - law.warmup_steps;
   if (step >= law.total_steps || decay_steps <= 0) return law.minimum;
   const double progress = static_cast<double>(step - law.warmup_steps) / static_cast<double>(decay_steps);
-  const double share =
-      law.kind == config::LearningRateLaw::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  const double share = law.kind == config::LearningRateLaw::linear
+                           ? 1.0 - progress
+                           : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return law.minimum + (law.peak - law.minimum) * share;
 }
 

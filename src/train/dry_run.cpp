@@ -11,7 +11,9 @@ namespace trireme::train {
 
 namespace {
 
-std::string mebibytes(std::int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+std::string mebibytes(std::int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
 
 }  // namespace
 
@@ -28,8 +30,8 @@ std::string describe_run(const config::Plan& plan, int world_size) {
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),
                       plan.data.sequence_length, dataset.vocabulary());
   text += fmt::format("batch              {} samples = micro_batch_size {} x {} micro-batches over {} rank{}\n",
-                      run.global_batch_size, plan.training.micro_batch_size, run.engine.split.num_micro_batches, world_size,
-                      world_size == 1 ? "" : "s");
+                      run.global_batch_size, plan.training.micro_batch_size, run.engine.split.num_micro_batches,
+                      world_size, world_size == 1 ? "" : "s");
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);
   text += fmt::format("schedule           {} instructions a step on rank 0; programs of all ranks verified\n",

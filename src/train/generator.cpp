@@ -29,9 +29,10 @@ Found find_checkpoint(const fs::path& where) {
   std::vector<std::string> rejected;
   const auto candidates = checkpoint::list(checkpoints, &rejected);
   if (candidates.empty()) {
-    throw Error(5052, where.string(),
-                "no valid checkpoint here" + (rejected.empty() ? std::string() : "; the last reason: " + rejected.back()),
-                "give the output_dir of a run that saved, or one of its checkpoints/step-N folders");
+    throw Error(
+        5052, where.string(),
+        "no valid checkpoint here" + (rejected.empty() ? std::string() : "; the last reason: " + rejected.back()),
+        "give the output_dir of a run that saved, or one of its checkpoints/step-N folders");
   }
   return {candidates.front().folder, checkpoints.parent_path()};
 }
@@ -44,7 +45,8 @@ std::int64_t workspace_bytes(const Chain& chain, const BatchShape& shape) {
 
 std::int64_t largest_boundary(const Chain& chain, const BatchShape& shape) {
   std::int64_t bytes = 0;
-  for (std::size_t u = 0; u + 1 < chain.units.size(); ++u) bytes = std::max(bytes, boundary_bytes(chain.units[u]->output(shape)));
+  for (std::size_t u = 0; u + 1 < chain.units.size(); ++u)
+    bytes = std::max(bytes, boundary_bytes(chain.units[u]->output(shape)));
   return (bytes + 255) / 256 * 256;
 }
 
@@ -116,22 +118,28 @@ Generator::~Generator() = default;
 
 std::vector<float> Generator::next_logits(const std::vector<std::int32_t>& ids) {
   const auto length = std::min(static_cast<std::int64_t>(ids.size()), chain_.max_positions);
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(length)), starts(positions.size(), 0), labels(positions.size(), -1);
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(length)), starts(positions.size(), 0),
+      labels(positions.size(), -1);
   std::iota(positions.begin(), positions.end(), 0);
-  const Batch batch{{1, length}, ids.data() + (static_cast<std::int64_t>(ids.size()) - length), labels.data(), positions.data(),
+  const Batch batch{{1, length},
+                    ids.data() + (static_cast<std::int64_t>(ids.size()) - length),
+                    labels.data(),
+                    positions.data(),
                     starts.data()};
   const BatchShape longest{1, chain_.max_positions};
   const std::int64_t boundary = largest_boundary(chain_, longest);
   std::byte* workspace = arena_.at(2 * boundary);
   std::vector<Tensor> input;
   for (std::size_t u = 0; u + 1 < chain_.units.size(); ++u) {
-    std::vector<Tensor> output = boundary_views(chain_.units[u]->output(batch.shape), arena_.at(static_cast<std::int64_t>(u % 2) * boundary));
+    std::vector<Tensor> output =
+        boundary_views(chain_.units[u]->output(batch.shape), arena_.at(static_cast<std::int64_t>(u % 2) * boundary));
     chain_.units[u]->forward({batch, unit_parameters_[u], input, output, nullptr, workspace});
     input = std::move(output);
   }
   std::vector<float> logits(static_cast<std::size_t>(chain_.vocabulary));
   const std::int64_t last = length - 1;
-  chain_.units.back()->logits({batch, unit_parameters_.back(), input, {}, nullptr, workspace}, std::span(&last, 1), logits.data());
+  chain_.units.back()->logits({batch, unit_parameters_.back(), input, {}, nullptr, workspace}, std::span(&last, 1),
+                              logits.data());
   return logits;
 }
 
@@ -145,7 +153,8 @@ std::string Generator::generate(std::string_view prompt, const SamplingOptions& 
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
     const std::vector<float> logits = next_logits(ids);
     const auto known = std::span(logits).first(static_cast<std::size_t>(tokenizer_->vocabulary()));
-    const std::int32_t next = sample_token(known, options, random_uniform(options.seed, stream, static_cast<std::uint64_t>(i)));
+    const std::int32_t next =
+        sample_token(known, options, random_uniform(options.seed, stream, static_cast<std::uint64_t>(i)));
     if (next == tokenizer_->end_of_document()) break;
     ids.push_back(next);
     const std::string piece = tokenizer_->decode(&next, 1);

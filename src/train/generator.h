@@ -27,13 +27,13 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 class Generator {
  public:
-  // where: a run's output_dir (its newest checkpoint), its checkpoints folder, or one step's folder. The tokenizer is the one that the run
-  // kept beside it. Computes in fp32. Throws Error TR50xx when there is no valid checkpoint.
+  // where: a run's output_dir (its newest checkpoint), its checkpoints folder, or one step's folder. The tokenizer is
+  // the one that the run kept beside it. Computes in fp32. Throws Error TR50xx when there is no valid checkpoint.
   explicit Generator(const std::filesystem::path& where);
   ~Generator();
 
-  // Continues the prompt; ends early at an end-of-document mark. Calls on_text with the bytes of each token as they come. An empty prompt begins a
-  // document. Contexts longer than the model's positions slide.
+  // Continues the prompt; ends early at an end-of-document mark. Calls on_text with the bytes of each token as they
+  // come. An empty prompt begins a document. Contexts longer than the model's positions slide.
   std::string generate(std::string_view prompt, const SamplingOptions& options,
                        const std::function<void(std::string_view)>& on_text = {});
 

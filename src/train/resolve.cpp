@@ -24,19 +24,22 @@ std::int64_t micro_batches_of(const Plan& plan, int world_size, const std::optio
   const std::int64_t saved = resume->num_micro_batches * resume->micro_batch_size;
   if (wanted && *wanted != saved) {
     throw Error(2221, place_of(plan, "training.global_batch_size"),
-                "is " + std::to_string(*wanted) + ", but the checkpoint to resume from was made with " + std::to_string(saved) +
-                    " (" + std::to_string(resume->num_micro_batches) + " micro-batches of " +
+                "is " + std::to_string(*wanted) + ", but the checkpoint to resume from was made with " +
+                    std::to_string(saved) + " (" + std::to_string(resume->num_micro_batches) + " micro-batches of " +
                     std::to_string(resume->micro_batch_size) + ")",
-                "a run keeps its global batch: set it to " + std::to_string(saved) + ", or start anew with checkpoint.resume=never");
+                "a run keeps its global batch: set it to " + std::to_string(saved) +
+                    ", or start anew with checkpoint.resume=never");
   }
   if (saved % micro != 0) {
     throw Error(2222, place_of(plan, "training.micro_batch_size"),
-                "is " + std::to_string(micro) + ", which does not divide the checkpoint's global batch of " + std::to_string(saved),
+                "is " + std::to_string(micro) + ", which does not divide the checkpoint's global batch of " +
+                    std::to_string(saved),
                 "use " + std::to_string(resume->micro_batch_size) + " as before, or another divisor");
   }
   if (micro != resume->micro_batch_size) {
     notices.push_back("micro_batch_size was " + std::to_string(resume->micro_batch_size) + " and is now " +
-                      std::to_string(micro) + ": the run goes on with the same global batch, but not with the same bits");
+                      std::to_string(micro) +
+                      ": the run goes on with the same global batch, but not with the same bits");
   }
   return saved / micro;
 }
@@ -58,9 +61,10 @@ std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const D
                 "use a smaller global_batch_size or sequence_length, more text, or max_steps");
   }
   const std::uint64_t left = data.num_samples * epochs - steps * batch;
-  notices.push_back("the run ends after training.num_epochs = " + std::to_string(epochs) + " epochs = " + std::to_string(steps) +
-                    " steps" +
-                    (left > 0 ? "; the last " + std::to_string(left) + " samples do not fill a step and are left out" : ""));
+  notices.push_back(
+      "the run ends after training.num_epochs = " + std::to_string(epochs) + " epochs = " + std::to_string(steps) +
+      " steps" +
+      (left > 0 ? "; the last " + std::to_string(left) + " samples do not fill a step and are left out" : ""));
   return static_cast<std::int64_t>(steps);
 }
 
@@ -68,7 +72,8 @@ LlamaConfig model_of(const Plan& plan, const DataFacts& data) {
   const config::ModelPlan& m = plan.model;
   if (m.vocab_size && *m.vocab_size < data.vocabulary) {
     throw Error(2240, place_of(plan, "model.vocab_size"),
-                "is " + std::to_string(*m.vocab_size) + ", but the data's tokenizer has " + std::to_string(data.vocabulary) + " ids",
+                "is " + std::to_string(*m.vocab_size) + ", but the data's tokenizer has " +
+                    std::to_string(data.vocabulary) + " ids",
                 "leave it out, or set it to at least " + std::to_string(data.vocabulary));
   }
   return {.vocabulary = m.vocab_size.value_or(data.vocabulary),
@@ -97,7 +102,8 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
     const std::int64_t global = micro_batches * micro;
     throw Error(2210, place_of(plan, "training.micro_batch_size"),
                 "global batch " + std::to_string(global) + " = micro_batch_size " + std::to_string(micro) + " x " +
-                    std::to_string(micro_batches) + " micro-batches: too few for " + std::to_string(world_size) + " ranks",
+                    std::to_string(micro_batches) + " micro-batches: too few for " + std::to_string(world_size) +
+                    " ranks",
                 "start at most " + std::to_string(micro_batches) + " ranks, or use a global_batch_size of at least " +
                     std::to_string(micro * world_size) + ", or a micro_batch_size of at most " +
                     std::to_string(std::max<std::int64_t>(1, global / world_size)));

@@ -33,8 +33,8 @@ struct ResolvedRun {
   std::vector<std::string> notices;
 };
 
-// Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks than micro-batches, a
-// vocabulary below the tokenizer's, less than one step of data.
+// Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks
+// than micro-batches, a vocabulary below the tokenizer's, less than one step of data.
 ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,
                     const std::optional<ResumeFacts>& resume = std::nullopt);
 

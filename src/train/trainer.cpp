@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -17,7 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
   if (reader == nullptr) return std::nullopt;
@@ -28,8 +32,8 @@ std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
 std::unique_ptr<data::Dataset> open_held_out(const config::Plan& plan) {
   if (plan.training.eval_samples && *plan.training.eval_samples == 0) return nullptr;
   if (data::read_manifest(plan.data.path).heldout.tokens == 0) return nullptr;
-  return std::make_unique<data::Dataset>(
-      plan.data.path, "heldout", data::DatasetOptions{plan.data.sequence_length, plan.data.document_borders});
+  return std::make_unique<data::Dataset>(plan.data.path, "heldout",
+                                         data::DatasetOptions{plan.data.sequence_length, plan.data.document_borders});
 }
 
 }  // namespace
@@ -41,7 +45,8 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
       train_data_(plan.data.path, "train", {plan.data.sequence_length, plan.data.document_borders}) {
   kernels::set_num_threads(plan_.training.compute_threads);
   resumed_step_ = agree_on_checkpoint();
-  run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(), facts_of(resumed_.get()));
+  run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
+                 facts_of(resumed_.get()));
   chain_ = make_llama(run_.model, run_.compute_dtype);
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
@@ -50,13 +55,13 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   } else {
     engine_->state().initialize(plan_.training.seed);
   }
-  loader_ = std::make_unique<data::Loader>(
-      train_data_, data::SampleOrder{plan_.training.seed, train_data_.num_samples(), true},
-      data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
-                          .split = run_.engine.split,
-                          .data_rank = comm_.rank(),
-                          .num_workers = plan_.data.num_workers,
-                          .prefetch = plan_.data.prefetch_factor});
+  loader_ = std::make_unique<data::Loader>(train_data_,
+                                           data::SampleOrder{plan_.training.seed, train_data_.num_samples(), true},
+                                           data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
+                                                               .split = run_.engine.split,
+                                                               .data_rank = comm_.rank(),
+                                                               .num_workers = plan_.data.num_workers,
+                                                               .prefetch = plan_.data.prefetch_factor});
   loader_->seek(position_);
   held_out_ = open_held_out(plan_);
 }
@@ -84,6 +89,11 @@ void Trainer::begin() {
                        {"tokens_per_step", run_.tokens_per_step},
                        {"compute_dtype", std::string(to_string(run_.compute_dtype))},
                        {"kernel_level", std::string(kernels::to_string(kernels::level()))}};
+  log::info(fmt::format("{} step {} of {}: {} parameters, {} kernels in {}, {} rank{}, {} tokens a step",
+                        resumed_step_ ? "resuming after" : "starting at", step_, run_.total_steps,
+                        chain_.num_parameters(), event["kernel_level"].get<std::string>(),
+                        to_string(run_.compute_dtype), comm_.world_size(), comm_.world_size() == 1 ? "" : "s",
+                        run_.tokens_per_step));
   emit(event);
 }
 
@@ -110,6 +120,8 @@ RunResult Trainer::run() {
     if (!last && report.stop_requested) {
       save();
       emit({{"event", "stop"}, {"step", step_}, {"reason", "signal"}});
+      if (is_first_rank())
+        log::info(fmt::format("stopped on request after step {}; the same command goes on from there", step_));
       return {step_, true};
     }
     if (!last && save_interval > 0 && step_ % save_interval == 0) save_or_go_on();

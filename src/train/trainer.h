@@ -3,7 +3,8 @@
 //   Trainer trainer(plan, {.comm = comm, .sinks = ...});
 //   RunResult result = trainer.run();
 //
-// All ranks build it with the same plan and call run() at the same time. Files are written by rank 0 (see docs/architecture.md).
+// All ranks build it with the same plan and call run() at the same time. Files are written by rank 0 (see
+// docs/architecture.md).
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -25,11 +26,12 @@
 namespace trireme::train {
 
 struct TrainerOptions {
-  comm::Communicator* comm = nullptr;              // outlives the trainer
-  const std::atomic<bool>* stop = nullptr;         // set by a signal handler: save at the next step boundary on all ranks, end
-  bool console = true;                             // rank 0 prints to standard output
-  std::function<void(const data::StepBatches&, std::int64_t step)> on_batches;  // tests: the sample ids of a step, before it runs
-  std::function<void(const monitor::StepRecord&)> on_step;                      // every rank, after each step
+  comm::Communicator* comm = nullptr;       // outlives the trainer
+  const std::atomic<bool>* stop = nullptr;  // set by a signal handler: save at the next step boundary on all ranks, end
+  bool console = true;                      // rank 0 prints to standard output
+  std::function<void(const data::StepBatches&, std::int64_t step)>
+      on_batches;                                           // tests: the sample ids of a step, before it runs
+  std::function<void(const monitor::StepRecord&)> on_step;  // every rank, after each step
 };
 
 struct RunResult {
@@ -51,7 +53,7 @@ class Trainer {
  private:
   std::optional<std::int64_t> agree_on_checkpoint();  // step to resume from; loads nothing yet
   void load(const checkpoint::Reader& reader);
-  void begin();          // what a start writes: the attempt, resolved plan, tokenizer, logs
+  void begin();  // what a start writes: the attempt, resolved plan, tokenizer, logs
   void begin_attempt();
   void finish();
   void save();           // once a step; throws when it cannot

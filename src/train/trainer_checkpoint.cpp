@@ -1,5 +1,7 @@
 // The Trainer's saving and resuming: which checkpoint all ranks agree on, what goes into one, what comes out.
-#include <array>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -81,22 +83,25 @@ std::optional<std::int64_t> Trainer::agree_on_checkpoint() {
 void Trainer::load(const checkpoint::Reader& reader) {
   const checkpoint::Manifest& manifest = reader.manifest();
   if (manifest.data_digest != train_data_.digest()) {
-    throw Error(4040, plan_.data.path.string(), "is not the data that the checkpoint at step " + std::to_string(manifest.step) +
-                                                    " was trained on (digest " + train_data_.digest() + ", not " +
-                                                    manifest.data_digest + ")",
+    throw Error(4040, plan_.data.path.string(),
+                "is not the data that the checkpoint at step " + std::to_string(manifest.step) +
+                    " was trained on (digest " + train_data_.digest() + ", not " + manifest.data_digest + ")",
                 "point data.path at the data of that run, or start anew with checkpoint.resume=never");
   }
   if (manifest.plan_digest != config::numeric_digest(plan_)) {
-    run_.notices.push_back("the plan differs from the checkpoint's in values that decide numbers: the curve goes on, the bits do not");
+    run_.notices.push_back(
+        "the plan differs from the checkpoint's in values that decide numbers: the curve goes on, the bits do not");
   }
   if (manifest.kernel_level != kernels::to_string(kernels::level()) ||
       manifest.compute_threads != plan_.training.compute_threads) {
     run_.notices.push_back("the checkpoint was made with " + manifest.kernel_level + " kernels and " +
-                           std::to_string(manifest.compute_threads) + " compute threads: sums may differ in the last bit");
+                           std::to_string(manifest.compute_threads) +
+                           " compute threads: sums may differ in the last bit");
   }
-  engine_->state().for_each_logical([&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-    reader.read(prefix + tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), data, stride);
-  });
+  engine_->state().for_each_logical(
+      [&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
+        reader.read(prefix + tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), data, stride);
+      });
   engine_->state().refresh_weights();
   step_ = saved_step_ = manifest.step;
   position_ = manifest.data_position;
@@ -136,19 +141,21 @@ void Trainer::save() {
 
   std::vector<checkpoint::NamedData> tensors;
   std::vector<std::vector<float>> copies;  // of logical tensors whose rows are not contiguous in the group
-  engine_->state().for_each_logical([&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-    if (tensor.box.rows() > 1 && stride != tensor.box.columns()) {
-      std::vector<float>& copy = copies.emplace_back(static_cast<std::size_t>(tensor.box.numel()));
-      for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
-        std::copy_n(data + row * stride, tensor.box.columns(), copy.data() + row * tensor.box.columns());
-      }
-      data = copy.data();
-    }
-    const auto bytes = std::as_bytes(std::span(data, static_cast<std::size_t>(tensor.box.numel())));
-    tensors.push_back({prefix + tensor.name, DType::f32, tensor.shape, bytes});
-  });
+  engine_->state().for_each_logical(
+      [&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
+        if (tensor.box.rows() > 1 && stride != tensor.box.columns()) {
+          std::vector<float>& copy = copies.emplace_back(static_cast<std::size_t>(tensor.box.numel()));
+          for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
+            std::copy_n(data + row * stride, tensor.box.columns(), copy.data() + row * tensor.box.columns());
+          }
+          data = copy.data();
+        }
+        const auto bytes = std::as_bytes(std::span(data, static_cast<std::size_t>(tensor.box.numel())));
+        tensors.push_back({prefix + tensor.name, DType::f32, tensor.shape, bytes});
+      });
   const auto folder = checkpoint::save(checkpoints(), std::move(manifest), tensors);
   checkpoint::retain(checkpoints(), plan_.checkpoint.keep, resumed_step_);
+  log::info(fmt::format("checkpoint of step {} saved in {}", step_, folder.string()));
   emit({{"event", "save"}, {"step", step_}, {"folder", folder.string()}});
 }
 
@@ -156,7 +163,8 @@ void Trainer::save_or_go_on() {
   try {
     save();
   } catch (const Error& error) {
-    // A full disk in mid-run costs a checkpoint, not the run: nothing half-written is left, the next interval tries again.
+    // A full disk in mid-run costs a checkpoint, not the run: nothing half-written is left, the next interval tries
+    // again.
     log::error(std::string("no checkpoint at step ") + std::to_string(step_) + ", training goes on: " + error.what());
     emit({{"event", "save_failed"}, {"step", step_}, {"error", error.what()}});
     saved_step_ = -1;

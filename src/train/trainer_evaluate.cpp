@@ -1,8 +1,11 @@
 // The Trainer's evaluation: loss and bits per byte on the held-out split.
-#include <algorithm>
-#include <numbers>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "base/log.h"
 #include "comm/collectives.h"
 #include "train/trainer.h"
 
@@ -43,8 +46,8 @@ void Trainer::evaluate() {
   if (held_out_ == nullptr || evaluated_step_ == step_) return;
   evaluated_step_ = step_;
   const std::uint64_t whole = held_out_->num_samples();
-  const std::uint64_t wanted = std::min(whole, static_cast<std::uint64_t>(plan_.training.eval_samples.value_or(
-                                                   static_cast<std::int64_t>(whole))));
+  const std::uint64_t wanted = std::min(
+      whole, static_cast<std::uint64_t>(plan_.training.eval_samples.value_or(static_cast<std::int64_t>(whole))));
   const auto batch_size = static_cast<std::uint64_t>(plan_.training.micro_batch_size);
   const std::uint64_t num_batches = (wanted + batch_size - 1) / batch_size;
   const auto ranks = static_cast<std::uint64_t>(comm_.world_size());
@@ -72,10 +75,14 @@ void Trainer::evaluate() {
                        {"loss", total.nats / static_cast<double>(total.tokens)},
                        {"nats", total.nats},
                        {"tokens", total.tokens}};
+  std::string line = fmt::format("held-out text after step {}: loss {:.4f}", step_, event["loss"].get<double>());
   if (wanted == whole && held_out_->num_bytes() > 0) {
+    const double bits_per_byte = total.nats / std::numbers::ln2 / static_cast<double>(held_out_->num_bytes());
     event["bytes"] = held_out_->num_bytes();
-    event["bits_per_byte"] = total.nats / std::numbers::ln2 / static_cast<double>(held_out_->num_bytes());
+    event["bits_per_byte"] = bits_per_byte;
+    line += fmt::format(", {:.3f} bits per byte", bits_per_byte);
   }
+  if (is_first_rank()) log::info(line);
   emit(event);
 }
 

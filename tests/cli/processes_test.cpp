@@ -45,8 +45,12 @@ TEST(Processes, StartedByHandFindEachOtherByMasterAddrAndPort) {
   for (const std::string rank : {"0", "1"}) {
     ranks.push_back(std::make_unique<Process>(
         std::vector<std::string>{TRIREME_BINARY, "train", "--config", config, "--distributed", "--local_rank", rank},
-        std::map<std::string, std::string>{{"RANK", rank}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", rank},
-                                           {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+        std::map<std::string, std::string>{{"RANK", rank},
+                                           {"WORLD_SIZE", "2"},
+                                           {"LOCAL_RANK", rank},
+                                           {"LOCAL_WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", port}}));
   }
   for (auto& rank : ranks) {
     const ProcessResult result = rank->wait();
@@ -65,14 +69,16 @@ TEST(Processes, RunUnderARealTorchrun) {
   TinyRun tiny{.ranks = 2, .micro_batches = 4, .steps = 6, .output_dir = threads.run};
   const TinyResult expected = train_tiny(tiny);
   tiny.output_dir = torchrun.run;
-  const ProcessResult result = run({python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python",
-                                    TRIREME_BINARY, "train", "--config", write_config(tiny).string(), "--distributed"});
+  const ProcessResult result =
+      run({python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python", TRIREME_BINARY,
+           "train", "--config", write_config(tiny).string(), "--distributed"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(read_metrics(tiny.output_dir).losses, expected.losses);
   EXPECT_EQ(weights_digest(tiny.output_dir), expected.weights_digest);
 }
 
-// The signal goes to one rank or to the agent; all ranks save the same step, exit 75, and the rest equals a run never stopped.
+// The signal goes to one rank or to the agent; all ranks save the same step, exit 75, and the rest equals a run never
+// stopped.
 class StopSignal : public ::testing::TestWithParam<int> {};
 
 TEST_P(StopSignal, SavesAtTheNextStepOnAllRanksAndExits75) {
@@ -98,9 +104,11 @@ TEST(Faults, AKilledRankEndsTheJobNamedAndLeavesNothingBehind) {
   Folder folder;
   const TinyRun tiny{.ranks = 3, .micro_batches = 6, .steps = 100000, .output_dir = folder.run};
   const std::string marker = "test" + std::to_string(getpid());
-  Process job(launch_command(3, write_config(tiny)), {{"TRIREME_TEST_MARKER", marker}, {"TRIREME_FAILPOINTS", "train.step=kill@rank1@10"}});
+  Process job(launch_command(3, write_config(tiny)),
+              {{"TRIREME_TEST_MARKER", marker}, {"TRIREME_FAILPOINTS", "train.step=kill@rank1@10"}});
   const auto start = std::chrono::steady_clock::now();
-  while (read_metrics(tiny.output_dir).steps.size() < 9 && std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) {
+  while (read_metrics(tiny.output_dir).steps.size() < 9 &&
+         std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const auto killed = std::chrono::steady_clock::now();
@@ -133,8 +141,9 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
   const TinyRun tiny{.micro_batches = 8, .steps = 60, .output_dir = folder.run};
   ASSERT_EQ(run({TRIREME_BINARY, "train", write_config(tiny).string()}).exit_code, 0);
   const auto generate = [&](const std::string& seed, const std::string& temperature) {
-    const ProcessResult result = run({TRIREME_BINARY, "generate", "--checkpoint", folder.run.string(), "--prompt", "the sea ",
-                                      "--max-tokens", "60", "--seed", seed, "--temperature", temperature, "--top-k", "40", "--top-p", "0.95"});
+    const ProcessResult result =
+        run({TRIREME_BINARY, "generate", "--checkpoint", folder.run.string(), "--prompt", "the sea ", "--max-tokens",
+             "60", "--seed", seed, "--temperature", temperature, "--top-k", "40", "--top-p", "0.95"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_TRUE(result.out.starts_with("the sea ")) << result.out;
     return result.out;
@@ -149,8 +158,8 @@ TEST(DryRun, PrintsThePlanAndStartsNothing) {
   const TinyRun tiny{.ranks = 2, .output_dir = folder.run};
   const ProcessResult result = run(launch_command(2, write_config(tiny), {"training.learning_rate=1e-4", "--dry-run"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const std::string word : {"training.learning_rate", "command line", "tiny.yaml:", "default", "parameters", "tokens per step",
-                                 "optimizer state", "gradient slots", "2 ranks"}) {
+  for (const std::string word : {"training.learning_rate", "command line", "tiny.yaml:", "default", "parameters",
+                                 "tokens per step", "optimizer state", "gradient slots", "2 ranks"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << word << " is not in\n" << result.out;
   }
   EXPECT_FALSE(fs::exists(folder.run));

@@ -19,7 +19,8 @@ fs::path write_config(const TinyRun& run) {
 }
 
 std::vector<std::string> launch_command(int ranks, const fs::path& config, const std::vector<std::string>& overrides) {
-  std::vector<std::string> command{TRIREME_BINARY, "launch", "--nproc-per-node", std::to_string(ranks), "train", config.string()};
+  std::vector<std::string> command{TRIREME_BINARY,        "launch", "--nproc-per-node",
+                                   std::to_string(ranks), "train",  config.string()};
   command.insert(command.end(), overrides.begin(), overrides.end());
   return command;
 }
@@ -71,7 +72,8 @@ std::vector<int> processes_with(const std::string& name_and_value) {
     std::ifstream file(entry.path() / "environ", std::ios::binary);  // empty for a zombie
     std::ostringstream text;
     text << file.rdbuf();
-    if ((std::string(1, '\0') + text.str()).find(std::string(1, '\0') + name_and_value + std::string(1, '\0')) != std::string::npos) {
+    if ((std::string(1, '\0') + text.str()).find(std::string(1, '\0') + name_and_value + std::string(1, '\0')) !=
+        std::string::npos) {
       found.push_back(std::stoi(name));
     }
   }

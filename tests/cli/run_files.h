@@ -13,7 +13,8 @@ namespace trireme::testing {
 std::filesystem::path write_config(const TinyRun& run);
 
 // trireme launch --nproc-per-node RANKS train CONFIG overrides...
-std::vector<std::string> launch_command(int ranks, const std::filesystem::path& config, const std::vector<std::string>& overrides = {});
+std::vector<std::string> launch_command(int ranks, const std::filesystem::path& config,
+                                        const std::vector<std::string>& overrides = {});
 
 struct Records {
   std::vector<double> losses, learning_rates;

@@ -1,4 +1,5 @@
-// Each wrong input gives one clear error with a code, a place and a way out, the right exit code, and leaves nothing half-written.
+// Each wrong input gives one clear error with a code, a place and a way out, the right exit code, and leaves nothing
+// half-written.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ void expect_error(const Case& c, std::vector<std::string> arguments, const Expec
   EXPECT_EQ(result.exit_code, expected.exit_code) << result.out << result.err;
   static const std::regex form("error TR[0-9]{4}: ");
   EXPECT_EQ(std::distance(std::sregex_iterator(result.err.begin(), result.err.end(), form), std::sregex_iterator()), 1)
-      << "exactly one error is due:\n" << result.err;
+      << "exactly one error is due:\n"
+      << result.err;
   for (const std::string& word : expected.words) {
     EXPECT_NE(result.err.find(word), std::string::npos) << word << " is not in\n" << result.err;
   }
@@ -93,7 +95,8 @@ TEST(WrongInputs, OfTheCommandLine) {
 
 TEST(WrongInputs, OfTheConfiguration) {
   const Case c;
-  expect_error(c, train(c, {"training.learning_rat=1"}), {2, {"command line", "learning_rat", "training.learning_rate"}});
+  expect_error(c, train(c, {"training.learning_rat=1"}),
+               {2, {"command line", "learning_rat", "training.learning_rate"}});
   expect_error(c, train(c, {"training.max_steps=many"}), {2, {"training.max_steps", "many"}});
   expect_error(c, train(c, {"training.max_steps=-3"}), {2, {"training.max_steps", "-3"}});
   expect_error(c, train(c, {"training.max_steps=3", "training.max_steps=4"}), {2, {"training.max_steps"}});
@@ -168,8 +171,9 @@ TEST(WrongInputs, OfTheTokenizer) {
   const Case c;
   c.write(c.path() / "text.txt", "some text");
   const auto prepare = [&](const std::string& tokenizer) {
-    return std::vector<std::string>{"data", "prepare", (c.path() / "text.txt").string(), "--output",
-                                    (c.path() / "prepared").string(), "--tokenizer", tokenizer};
+    return std::vector<std::string>{
+        "data",        "prepare", (c.path() / "text.txt").string(), "--output", (c.path() / "prepared").string(),
+        "--tokenizer", tokenizer};
   };
   expect_error(c, prepare("no-such-tokenizer"), {4, {"no-such-tokenizer"}});
   fs::create_directories(c.path() / "tok");
@@ -189,7 +193,8 @@ TEST(WrongInputs, OfTheCheckpoint) {
   ASSERT_EQ(run({TRIREME_BINARY, "train", (c.path() / "run.yaml").string()}).exit_code, 0);
   const fs::path manifest = c.output() / "checkpoints/step-00000004/manifest.json";
   const std::uintmax_t size = fs::file_size(manifest);
-  expect_error(c, train(c, {"training.max_steps=6", "training.global_batch_size=16"}), {2, {"global_batch_size", "16", "8"}});
+  expect_error(c, train(c, {"training.max_steps=6", "training.global_batch_size=16"}),
+               {2, {"global_batch_size", "16", "8"}});
   fs::resize_file(manifest, size - 10);
   expect_error(c, train(c, {"training.max_steps=6"}), {5, {"manifest.json"}});
   expect_error(c, {"generate", "--checkpoint", c.output().string()}, {5, {"manifest.json"}});
@@ -200,10 +205,18 @@ TEST(WrongInputs, OfTheEnvironment) {
   expect_error(c, train(c), {3, {"WORLD_SIZE"}}, {{"RANK", "0"}});
   expect_error(c, train(c), {3, {"RANK", "abc"}}, {{"RANK", "abc"}, {"WORLD_SIZE", "2"}});
   expect_error(c, train(c), {3, {"RANK", "2"}},
-               {{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}});
+               {{"RANK", "2"},
+                {"WORLD_SIZE", "2"},
+                {"LOCAL_RANK", "0"},
+                {"MASTER_ADDR", "127.0.0.1"},
+                {"MASTER_PORT", "29500"}});
   expect_error(c, train(c), {3, {"MASTER_PORT", "tcp://"}},
-               {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"},
-                {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "tcp://10.0.0.1:1"}});
+               {{"RANK", "0"},
+                {"WORLD_SIZE", "2"},
+                {"LOCAL_RANK", "0"},
+                {"LOCAL_WORLD_SIZE", "2"},
+                {"MASTER_ADDR", "127.0.0.1"},
+                {"MASTER_PORT", "tcp://10.0.0.1:1"}});
   expect_error(c, train(c, {"--local_rank", "1"}), {3, {"LOCAL_RANK"}});
   expect_error(c, train(c, {"--distributed"}), {3, {"WORLD_SIZE"}});
   expect_error(c, train(c), {3, {"TRIREME_CPU_LEVEL", "sse9"}}, {{"TRIREME_CPU_LEVEL", "sse9"}});

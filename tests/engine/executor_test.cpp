@@ -94,7 +94,8 @@ TEST(Executor, AFailureOfEitherLaneFreesTheOtherAndComesOut) {
         [&](int index) {
           if (index == failing) throw std::runtime_error("broken on purpose");
           if (index == 1 - failing) {
-            while (!freed) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a collective whose peer is gone
+            while (!freed)
+              std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a collective whose peer is gone
           }
         },
         [&] {

@@ -77,11 +77,17 @@ ProcessResult Process::wait(std::chrono::seconds limit) {
   return {code, read_text(folder_ + "/out"), read_text(folder_ + "/err")};
 }
 
-void Process::signal(int number) const { kill(pid_, number); }
+void Process::signal(int number) const {
+  kill(pid_, number);
+}
 
-std::string Process::out_so_far() const { return read_text(folder_ + "/out"); }
+std::string Process::out_so_far() const {
+  return read_text(folder_ + "/out");
+}
 
-std::string Process::err_so_far() const { return read_text(folder_ + "/err"); }
+std::string Process::err_so_far() const {
+  return read_text(folder_ + "/err");
+}
 
 ProcessResult run(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment,
                   const std::string& input) {

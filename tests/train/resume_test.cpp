@@ -34,7 +34,8 @@ void expect_equal(const TinyResult& resumed, const TinyResult& never_stopped) {
 }
 
 // Stops after each of `stops` in turn, then runs to the end; ranks_of(k) ranks in the k-th start.
-TinyResult run_with_stops(TinyRun run, const std::vector<std::int64_t>& stops, const std::function<int(std::size_t)>& ranks_of) {
+TinyResult run_with_stops(TinyRun run, const std::vector<std::int64_t>& stops,
+                          const std::function<int(std::size_t)>& ranks_of) {
   const TemporaryFolder folder;
   run.output_dir = folder.path() / "run";
   TinyResult all;
@@ -83,7 +84,8 @@ TEST(Resume, Bf16AndReducingOnceAStepResumeBitEqualToo) {
 TEST(Resume, EverySampleIsSeenOncePerEpochAcrossResumes) {
   TinyRun run{.micro_batches = 4, .micro_batch_size = 8, .steps = 0};
   run.overrides = {"training.num_epochs=2"};
-  const TinyResult all = run_with_stops(run, {3, 11, 12, 13, 20}, [](std::size_t start) { return static_cast<int>(start % 4) + 1; });
+  const TinyResult all =
+      run_with_stops(run, {3, 11, 12, 13, 20}, [](std::size_t start) { return static_cast<int>(start % 4) + 1; });
   std::map<std::uint64_t, int> seen;
   std::uint64_t taken = 0;
   for (const auto& [step, ids] : all.samples) {

@@ -57,15 +57,24 @@ const std::filesystem::path& tiny_data() {
 config::Plan tiny_plan(const TinyRun& run) {
   const std::string yaml =
       "name: tiny\n"
-      "output_dir: " + run.output_dir.string() + "\n"
-      "model: {family: llama, hidden_size: 32, intermediate_size: 48, num_layers: 2, num_heads: 4, num_key_value_heads: 2,\n"
-      "        max_position_embeddings: 16, tie_word_embeddings: " + (run.tied ? "true" : "false") + "}\n"
-      "data: {path: " + tiny_data().string() + ", sequence_length: 16}\n"
-      "training: {" + (run.steps > 0 ? "max_steps: " + std::to_string(run.steps) + ", " : std::string()) + "micro_batch_size: " + std::to_string(run.micro_batch_size) +
+      "output_dir: " +
+      run.output_dir.string() +
+      "\n"
+      "model: {family: llama, hidden_size: 32, intermediate_size: 48, num_layers: 2, num_heads: 4, "
+      "num_key_value_heads: 2,\n"
+      "        max_position_embeddings: 16, tie_word_embeddings: " +
+      (run.tied ? "true" : "false") +
+      "}\n"
+      "data: {path: " +
+      tiny_data().string() +
+      ", sequence_length: 16}\n"
+      "training: {" +
+      (run.steps > 0 ? "max_steps: " + std::to_string(run.steps) + ", " : std::string()) +
+      "micro_batch_size: " + std::to_string(run.micro_batch_size) +
       ", global_batch_size: " + std::to_string(run.micro_batches * run.micro_batch_size) +
       ", learning_rate: 3e-3, warmup_steps: 3, lr_scheduler: cosine, gradient_clipping: 1.0, seed: 11,\n"
-      "           reduce_each_micro_batch: " + (run.reduce_each_micro_batch ? "true" : "false") +
-      ", mixed_precision: '" + (run.bf16 ? "bf16" : "no") + "'}\n";
+      "           reduce_each_micro_batch: " +
+      (run.reduce_each_micro_batch ? "true" : "false") + ", mixed_precision: '" + (run.bf16 ? "bf16" : "no") + "'}\n";
   return config::parse_plan(yaml, "tiny.yaml", run.overrides);
 }
 
