@@ -59,40 +59,66 @@ TRIREME_INLINE void parallel_tasks(int64_t tasks, Step step) {
   for (int64_t i = 0; i < tasks; ++i) step(i);
 }
 
-// weights = exp(scale * scores - largest) on the columns [begin, end) that the row may see, zero elsewhere.
+// The whole vectors [first, last) around the columns [begin, end) that a row may see.
+struct Window {
+  int64_t begin, end, first, last;
+};
+
 template <class T>
-TRIREME_INLINE Softmax<Acc<T>> softmax_row(const Acc<T>* scores, int64_t begin, int64_t end, int64_t columns,
-                                           Acc<T> scale, T* weights) {
-  const Acc<T> top = scale * largest_of(end - begin, scores + begin);
+TRIREME_INLINE Window window_of(int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = kLanesOf<T>;
+  return {begin, end, begin / kLanes * kLanes, (end + kLanes - 1) / kLanes * kLanes};
+}
+
+// Scores that the row may not see become minus infinity, and so their weights zero.
+template <class S>
+TRIREME_INLINE void mask(S* scores, const Window& w) {
+  for (int64_t j = w.first; j < w.begin; ++j) scores[j] = -__builtin_inff();
+  for (int64_t j = w.end; j < w.last; ++j) scores[j] = -__builtin_inff();
+}
+
+template <class T>
+TRIREME_INLINE void clear_outside(T* row, const Window& w, int64_t columns) {
+  memset(static_cast<void*>(row), 0, w.first * sizeof(T));
+  if (w.last < columns) memset(static_cast<void*>(row + w.last), 0, (columns - w.last) * sizeof(T));
+}
+
+// weights = exp(scale * scores - largest) on the columns that the row may see, zero elsewhere.
+template <class T>
+TRIREME_INLINE Softmax<Acc<T>> softmax_row(Acc<T>* scores, const Window& w, int64_t columns, Acc<T> scale, T* weights) {
+  constexpr int64_t kLanes = kLanesOf<T>;
+  mask(scores, w);
+  auto largest = load(scores + w.first);
+  for (int64_t j = w.first + kLanes; j < w.last; j += kLanes) largest = larger(load(scores + j), largest);
+  const Acc<T> top = scale * max_of_lanes(largest);
   const auto scales = splat(scale);
   const auto shift = splat(-top);
-  LaneSum<Acc<T>> sum;
-  for_each_vector<kLanesOf<T>>(end - begin, [&](int64_t j, auto lanes) {
-    j += begin;
-    const auto weight = exponential(multiply_add(load(scores + j, lanes), scales, shift));
-    sum.add(weight, lanes);
-    store(weights + j, weight, lanes);
-  });
-  memset(static_cast<void*>(weights), 0, begin * sizeof(T));
-  memset(static_cast<void*>(weights + end), 0, (columns - end) * sizeof(T));
-  return {top, sum.total()};
+  VectorOf<T> sum = {};
+  for (int64_t j = w.first; j < w.last; j += kLanes) {
+    const auto weight = exponential(multiply_add(load(scores + j), scales, shift));
+    sum = sum + weight;
+    store(weights + j, weight);
+  }
+  clear_outside(weights, w, columns);
+  return {top, sum_of_lanes(sum)};
 }
 
 template <class T>
 void forward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
                    const int32_t* starts, T* out, Acc<T>* lse, const Scratch<T>& scratch) {
-  const int64_t keys = r.keys();
+  const int64_t keys = r.keys(), row_stride = attention_row_stride(keys);
   gemm_unrounded(false, true, r.count(), keys, s.D, q + r.begin * s.stride(), s.stride(), k + r.first_key * s.stride(),
-                 s.stride(), scratch.scores, keys, false);
+                 s.stride(), scratch.scores, row_stride, false);
   Acc<T> inverse[kAttentionMaxRows];
   for (int64_t i = 0; i < r.count(); ++i) {
     const int64_t t = r.begin + i;
-    const Softmax<Acc<T>> softmax = softmax_row(scratch.scores + i * keys, starts[t] - r.first_key, t + 1 - r.first_key,
-                                                keys, scale, scratch.weights + i * keys);
+    const Window window = window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key);
+    const Softmax<Acc<T>> softmax =
+        softmax_row(scratch.scores + i * row_stride, window, keys, scale, scratch.weights + i * row_stride);
     inverse[i] = 1 / softmax.sum;
     lse[t] = softmax.largest + static_cast<Acc<T>>(::log(static_cast<double>(softmax.sum)));
   }
-  gemm_unrounded(false, false, r.count(), s.D, keys, static_cast<const T*>(scratch.weights), keys,
+  gemm_unrounded(false, false, r.count(), s.D, keys, static_cast<const T*>(scratch.weights), row_stride,
                  v + r.first_key * s.stride(), s.stride(), scratch.head, s.D, false);
   for (int64_t i = 0; i < r.count(); ++i) {
     const auto factor = splat(inverse[i]);
@@ -105,22 +131,20 @@ void forward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, cons
 // Turns scores into weights p = exp(scale * score - lse) and their gradients into scale * p * (gradient - delta), where
 // delta = sum over d of dout * out.
 template <class T>
-TRIREME_INLINE void backward_row(Acc<T>* scores, Acc<T>* gradients, int64_t begin, int64_t end, int64_t columns,
+TRIREME_INLINE void backward_row(Acc<T>* scores, const Acc<T>* gradients, const Window& w, int64_t columns,
                                  Acc<T> scale, Acc<T> lse, Acc<T> delta, T* weights, T* weight_gradients) {
+  constexpr int64_t kLanes = kLanesOf<T>;
+  mask(scores, w);
   const auto scales = splat(scale);
   const auto shift = splat(-lse);
   const auto deltas = splat(delta);
-  for_each_vector<kLanesOf<T>>(end - begin, [&](int64_t j, auto lanes) {
-    j += begin;
-    const auto p = exponential(multiply_add(load(scores + j, lanes), scales, shift));
-    const auto gradient = p * (load(gradients + j, lanes) - deltas) * scales;
-    store(weights + j, p, lanes);
-    store(weight_gradients + j, gradient, lanes);
-  });
-  for (T* row : {weights, weight_gradients}) {
-    memset(static_cast<void*>(row), 0, begin * sizeof(T));
-    memset(static_cast<void*>(row + end), 0, (columns - end) * sizeof(T));
+  for (int64_t j = w.first; j < w.last; j += kLanes) {
+    const auto p = exponential(multiply_add(load(scores + j), scales, shift));
+    store(weights + j, p);
+    store(weight_gradients + j, p * (load(gradients + j) - deltas) * scales);
   }
+  clear_outside(weights, w, columns);
+  clear_outside(weight_gradients, w, columns);
 }
 
 template <class T>
@@ -135,31 +159,33 @@ template <class T>
 void backward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
                     const int32_t* starts, const T* out, const Acc<T>* lse, const T* dout, T* dq,
                     const Scratch<T>& scratch) {
-  const int64_t keys = r.keys(), stride = s.stride(), width = s.H * s.D;
+  const int64_t keys = r.keys(), row_stride = attention_row_stride(keys), stride = s.stride(), width = s.H * s.D;
   const T* block_q = q + r.begin * stride;
   const T* block_k = k + r.first_key * stride;
   const T* block_dout = dout + r.begin * width;
-  gemm_unrounded(false, true, r.count(), keys, s.D, block_q, stride, block_k, stride, scratch.scores, keys, false);
+  gemm_unrounded(false, true, r.count(), keys, s.D, block_q, stride, block_k, stride, scratch.scores, row_stride,
+                 false);
   gemm_unrounded(false, true, r.count(), keys, s.D, block_dout, width, v + r.first_key * stride, stride,
-                 scratch.gradients, keys, false);
+                 scratch.gradients, row_stride, false);
   for (int64_t i = 0; i < r.count(); ++i) {
-    const int64_t t = r.begin + i;
+    const int64_t t = r.begin + i, row = i * row_stride;
     VectorOf<T> products = {};
     for_each_vector<kLanesOf<T>>(s.D, [&](int64_t d, auto lanes) {
       products = multiply_add(load(out + t * width + d, lanes), load(dout + t * width + d, lanes), products);
     });
-    backward_row(scratch.scores + i * keys, scratch.gradients + i * keys, starts[t] - r.first_key, t + 1 - r.first_key,
-                 keys, scale, lse[t], sum_of_lanes(products), scratch.weights + i * keys,
-                 scratch.weight_gradients + i * keys);
+    backward_row(scratch.scores + row, scratch.gradients + row,
+                 window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key), keys, scale, lse[t],
+                 sum_of_lanes(products), scratch.weights + row, scratch.weight_gradients + row);
   }
   const T* weights = scratch.weights;
   const T* weight_gradients = scratch.weight_gradients;
-  gemm_unrounded(false, false, r.count(), s.D, keys, weight_gradients, keys, block_k, stride, scratch.head, s.D, false);
+  gemm_unrounded(false, false, r.count(), s.D, keys, weight_gradients, row_stride, block_k, stride, scratch.head, s.D,
+                 false);
   store_rows(r.count(), s.D, scratch.head, dq + r.begin * stride, stride);
-  gemm_unrounded(true, false, keys, s.D, r.count(), weight_gradients, keys, block_q, stride,
+  gemm_unrounded(true, false, keys, s.D, r.count(), weight_gradients, row_stride, block_q, stride,
                  scratch.dk + r.first_key * s.D, s.D, true);
-  gemm_unrounded(true, false, keys, s.D, r.count(), weights, keys, block_dout, width, scratch.dv + r.first_key * s.D,
-                 s.D, true);
+  gemm_unrounded(true, false, keys, s.D, r.count(), weights, row_stride, block_dout, width,
+                 scratch.dv + r.first_key * s.D, s.D, true);
 }
 
 }  // namespace

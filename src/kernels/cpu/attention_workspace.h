@@ -12,6 +12,11 @@ constexpr std::int64_t attention_block_rows(std::int64_t T) {
   return T <= 2048 ? kAttentionMaxRows : T <= 8192 ? 32 : 16;
 }
 
+// Distance between rows of scores: whole vectors, so that a row's last one may be masked in place.
+constexpr std::int64_t attention_row_stride(std::int64_t keys) {
+  return (keys + 15) / 16 * 16;
+}
+
 // Byte offsets of one thread's part, each a multiple of 64.
 struct AttentionWorkspace {
   std::int64_t scores, gradients, weights, weight_gradients, head, dk, dv, bytes;
@@ -19,15 +24,16 @@ struct AttentionWorkspace {
   constexpr AttentionWorkspace(std::int64_t T, std::int64_t D, std::int64_t element_bytes) {
     const std::int64_t accumulator_bytes = element_bytes == 8 ? 8 : 4;
     const std::int64_t rows = attention_block_rows(T);
+    const std::int64_t block = rows * attention_row_stride(T);
     auto next = [end = std::int64_t{0}](std::int64_t size) mutable {
       const std::int64_t offset = end;
       end += (size + 63) / 64 * 64;
       return offset;
     };
-    scores = next(rows * T * accumulator_bytes);
-    gradients = next(rows * T * accumulator_bytes);
-    weights = next(rows * T * element_bytes);
-    weight_gradients = next(rows * T * element_bytes);
+    scores = next(block * accumulator_bytes);
+    gradients = next(block * accumulator_bytes);
+    weights = next(block * element_bytes);
+    weight_gradients = next(block * element_bytes);
     head = next(rows * D * accumulator_bytes);
     dk = next(T * D * accumulator_bytes);
     dv = next(T * D * accumulator_bytes);

@@ -44,21 +44,39 @@ TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Acc<T> rst
   });
 }
 
-// Columns [c, c + lanes): rows add up in blocks of 32, so that the rounding error does not grow with N.
-template <class T, class Lanes>
+// The columns of kVectors vectors from c on: rows add up in blocks of 32, so that the rounding error does not grow
+// with N. Several vectors at once, because a row's neighbouring cache lines come together.
+template <int kVectors, class T, class Lanes>
 TRIREME_INLINE void weight_gradient(int64_t N, int64_t C, const T* x, const Acc<T>* rstd, const T* dy, T* dw, bool add,
                                     int64_t c, Lanes lanes) {
-  constexpr int64_t kRows = 32;
-  VectorOf<T> total = {};
+  constexpr int64_t kRows = 32, kLanes = kLanesOf<T>;
+  VectorOf<T> total[kVectors] = {};
   for (int64_t block = 0; block < N; block += kRows) {
-    VectorOf<T> part = {};
+    VectorOf<T> part[kVectors] = {};
     for (int64_t n = block; n < smaller_of(block + kRows, N); ++n) {
-      part = multiply_add(load(dy + n * C + c, lanes) * splat(rstd[n]), load(x + n * C + c, lanes), part);
+      for (int i = 0; i < kVectors; ++i) {
+        const int64_t at = n * C + c + i * kLanes;
+        part[i] = multiply_add(load(dy + at, lanes) * splat(rstd[n]), load(x + at, lanes), part[i]);
+      }
     }
-    total = total + part;
+    for (int i = 0; i < kVectors; ++i) total[i] = total[i] + part[i];
   }
-  if (add) total = total + load(dw + c, lanes);
-  store(dw + c, total, lanes);
+  for (int i = 0; i < kVectors; ++i) {
+    T* place = dw + c + i * kLanes;
+    if (add) total[i] = total[i] + load(place, lanes);
+    store(place, total[i], lanes);
+  }
+}
+
+// The columns [begin, end).
+template <class T>
+TRIREME_INLINE void weight_gradients(int64_t N, int64_t C, const T* x, const Acc<T>* rstd, const T* dy, T* dw, bool add,
+                                     int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = kLanesOf<T>;
+  int64_t c = begin;
+  for (; c + 4 * kLanes <= end; c += 4 * kLanes) weight_gradient<4>(N, C, x, rstd, dy, dw, add, c, AllLanes{});
+  for_each_vector<kLanes>(end - c,
+                          [=](int64_t i, auto lanes) { weight_gradient<1>(N, C, x, rstd, dy, dw, add, c + i, lanes); });
 }
 
 }  // namespace
@@ -69,10 +87,7 @@ void rmsnorm_backward(int64_t N, int64_t C, const T* x, const T* w, const Acc<T>
   constexpr int64_t kLanes = kLanesOf<T>;
   // A pass over the columns of its own: no scratch, and the same sum for any number of threads.
   parallel_ranges((C + kLanes - 1) / kLanes, N * C, [=](int64_t begin, int64_t end) {
-    const int64_t first = begin * kLanes;
-    for_each_vector<kLanes>(smaller_of(end * kLanes, C) - first, [=](int64_t c, auto lanes) {
-      weight_gradient(N, C, x, rstd, dy, dw, add_dw, first + c, lanes);
-    });
+    weight_gradients(N, C, x, rstd, dy, dw, add_dw, begin * kLanes, smaller_of(end * kLanes, C));
   });
   parallel_ranges(N, N * C, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {

@@ -167,12 +167,12 @@ TRIREME_INLINE Vector<S> exponential(Vector<S> x) {
 template <class S>
 TRIREME_INLINE Vector<S> load(const S* p) {
   Vector<S> y;
-  memcpy(&y, p, sizeof(y));
+  for (int i = 0; i < kParts; ++i) memcpy(&y.part[i], p + i * Vector<S>::kPartLanes, kRegisterBytes);
   return y;
 }
 template <class S>
 TRIREME_INLINE void store(S* p, Vector<S> x) {
-  memcpy(p, &x, sizeof(x));
+  for (int i = 0; i < kParts; ++i) memcpy(p + i * Vector<S>::kPartLanes, &x.part[i], kRegisterBytes);
 }
 
 TRIREME_INLINE Vector<float> load(const bfloat16* p) {
@@ -180,7 +180,7 @@ TRIREME_INLINE Vector<float> load(const bfloat16* p) {
   using Narrow = RegisterOf<uint16_t, kRegisterBytes / 2>::type;
   for (int i = 0; i < kParts; ++i) {
     Narrow bits;
-    memcpy(&bits, p + i * (kRegisterBytes / 4), sizeof(bits));
+    memcpy(&bits, p + i * Vector<float>::kPartLanes, sizeof(bits));
     y.part[i] = (Register<float>)(__builtin_convertvector(bits, Register<uint32_t>) << 16);
   }
   return y;
@@ -194,7 +194,7 @@ TRIREME_INLINE void store(bfloat16* p, Vector<float> x) {
     const Word quiet = (word >> 16) | 0x40u;
     const Word bits = x.part[i] == x.part[i] ? rounded : quiet;
     const Narrow narrow = __builtin_convertvector(bits, Narrow);
-    memcpy(p + i * (kRegisterBytes / 4), &narrow, sizeof(narrow));
+    memcpy(p + i * Vector<float>::kPartLanes, &narrow, sizeof(narrow));
   }
 }
 
@@ -204,7 +204,7 @@ TRIREME_INLINE Vector<double> load_double(const float* p) {
   using Narrow = RegisterOf<float, kRegisterBytes / 2>::type;
   for (int i = 0; i < kParts; ++i) {
     Narrow x;
-    memcpy(&x, p + i * (kRegisterBytes / 8), sizeof(x));
+    memcpy(&x, p + i * Vector<double>::kPartLanes, sizeof(x));
     y.part[i] = __builtin_convertvector(x, Register<double>);
   }
   return y;
