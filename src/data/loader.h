@@ -30,6 +30,7 @@ struct StepBatches {
 // Rank r works in round k on positions start + (k*R + r)*B + b.
 class Loader {
  public:
+  // The data set must outlive the loader, whose threads start at once.
   Loader(const Dataset& dataset, SampleOrder order, const LoaderOptions& options);
   ~Loader();
   void seek(std::uint64_t position);  // at a step boundary; drops what was made ahead

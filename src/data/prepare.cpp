@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -165,10 +166,7 @@ std::optional<Manifest> earlier_manifest(const fs::path& output) {
   }
 }
 
-}  // namespace
-
-PrepareReport prepare(const PrepareOptions& options) {
-  check_options(options);
+PrepareReport prepare_checked(const PrepareOptions& options) {
   const std::vector<InputFile> inputs = collect_inputs(options);
   std::error_code ignored;
   if (fs::exists(options.output, ignored) && !fs::is_directory(options.output, ignored)) {
@@ -199,6 +197,19 @@ PrepareReport prepare(const PrepareOptions& options) {
   scratch.clear();
   progress.done(manifest.train.tokens + manifest.heldout.tokens);
   return report_of(manifest, inputs);
+}
+
+}  // namespace
+
+PrepareReport prepare(const PrepareOptions& options) {
+  check_options(options);
+  try {
+    return prepare_checked(options);
+  } catch (const fs::filesystem_error& error) {
+    const bool full = error.code() == std::errc::no_space_on_device;
+    throw Error(full ? kDiskFull : kWriteFailed, error.path1().string(), error.code().message(),
+                full ? "free space there or choose another output folder" : "can this user write there?");
+  }
 }
 
 }  // namespace trireme::data

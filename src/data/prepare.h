@@ -35,7 +35,9 @@ struct PrepareReport {
 
 // A text file is one document; a JSONL line is one. A BOM at the start of a file and blank lines are accepted. Atomic:
 // output gets manifest.json last; an interrupted run continues with the finished inputs; equal options and inputs:
-// nothing to do.
+// nothing to do. Errors: TR4001 .. TR4009 inputs and options, TR4010 another process is at work in the output, TR4011
+// the output is not ours to write, TR4020 a malformed record, TR4021 no usable document, TR4024 ids that no vocabulary
+// has, TR3011 and TR3012 the disk. What an error leaves behind is at most work that the next attempt goes on with.
 PrepareReport prepare(const PrepareOptions& options);
 
 }  // namespace trireme::data

@@ -11,6 +11,7 @@
 #include "data/manifest.h"
 #include "data/tokenizer.h"
 #include "prepare_support.h"
+#include "support/small_disk.h"
 
 namespace trireme::data {
 namespace {
@@ -302,6 +303,29 @@ TEST(Prepare, AnErrorLeavesNothingHalfWritten) {
   EXPECT_EQ(contents(folder / "out"), files);
 }
 
+// Whichever file the space runs out in, the error says so; there is no manifest; with room again it goes on.
+TEST(Prepare, AFullDiskIsAnErrorAndTheWorkGoesOnOnceThereIsRoom) {
+  const TempFolder folder;
+  write_corpus(folder / "in", 12);
+  prepare(options_for(folder, "whole"));
+  int full = 0;
+  for (const std::size_t kilobytes : {16, 60, 90, 110, 130, 1000}) {
+    const trireme::testing::SmallDisk disk(kilobytes);
+    if (!disk.mounted()) GTEST_SKIP() << "may not mount a file system here";
+    PrepareOptions options = options_for(folder, "");
+    options.output = disk.path() / "out";
+    const int code = error_code([&] { prepare(options); });
+    EXPECT_TRUE(code == 0 || code == kDiskFull) << code << " at " << kilobytes;
+    full += code != 0 ? 1 : 0;
+    EXPECT_EQ(fs::exists(options.output / "manifest.json"), code == 0) << kilobytes;
+    ASSERT_EQ(::mount("none", disk.path().c_str(), nullptr, MS_REMOUNT, "size=4m"), 0);
+    prepare(options);
+    EXPECT_EQ(contents(options.output).size(), contents(folder / "whole").size());
+    EXPECT_EQ(contents(options.output)["train-00001.tokens"], contents(folder / "whole")["train-00001.tokens"]);
+  }
+  EXPECT_GE(full, 3);
+}
+
 TEST(Prepare, ASecondProcessInTheFolderIsRefusedAndNamesTheFirst) {
   const TempFolder folder;
   write_corpus(folder / "in", 9);
@@ -354,6 +378,7 @@ TEST(Prepare, WrongInputsAreRefusedEachWithItsCode) {
   EXPECT_EQ(code({folder / "in"}, folder / "out", -0.1), 4009);
   EXPECT_EQ(code({folder / "in"}, folder / "other"), 4011);
   EXPECT_EQ(code({folder / "in"}, folder / "file"), 4011);
+  EXPECT_EQ(code({folder / "in"}, folder / "file/out"), kWriteFailed);
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
