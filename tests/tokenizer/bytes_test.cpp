@@ -1,23 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "base/error.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
-#include "temp_folder.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
 
 namespace trireme::data {
 namespace {
 
-int error_code(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return 0;
-}
+using trireme::testing::expect_error;
+using trireme::testing::TemporaryFolder;
 
 // Every byte is its own id, also bytes that are no UTF-8, and comes back unchanged.
 TEST(ByteTokenizer, EveryByteIsItsOwnId) {
@@ -41,31 +33,31 @@ TEST(ByteTokenizer, EndOfDocumentComesOnlyFromOutside) {
   EXPECT_EQ(tokenizer->decode(ids.data(), ids.size()), "a<|endoftext|>b");
   EXPECT_EQ(tokenizer->decode(ids.data(), ids.size(), true), "ab");
   for (const std::int32_t bad : {-1, 257, 1 << 30}) {
-    EXPECT_EQ(error_code([&] { tokenizer->decode(&bad, 1); }), 4110) << bad;
+    expect_error(4110, [&] { tokenizer->decode(&bad, 1); });
   }
 }
 
 // A saved byte tokenizer is the same one when loaded from its folder, and saving again changes nothing.
 TEST(ByteTokenizer, SavedIsLoadedAgain) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   save_tokenizer("bytes", folder.path());
   save_tokenizer("bytes", folder.path());
   const auto loaded = load_tokenizer(folder.path().string());
   EXPECT_EQ(loaded->digest(), load_tokenizer("bytes")->digest());
   EXPECT_EQ(loaded->kind(), "bytes");
   write_file_atomic(folder.path() / "trireme_byte_tokenizer.json", "{}");
-  EXPECT_EQ(error_code([&] { load_tokenizer(folder.path().string()); }), 4101);
+  expect_error(4101, [&] { load_tokenizer(folder.path().string()); });
 }
 
 // A place without a tokenizer is named, and a folder that holds another tokenizer is not mixed with this one.
 TEST(ByteTokenizer, WrongPlacesAreErrors) {
-  const TempFolder folder;
-  EXPECT_EQ(error_code([&] { load_tokenizer(folder.path().string()); }), 4100);
-  EXPECT_EQ(error_code([&] { load_tokenizer((folder.path() / "absent").string()); }), 4100);
+  const TemporaryFolder folder;
+  expect_error(4100, [&] { load_tokenizer(folder.path().string()); });
+  expect_error(4100, [&] { load_tokenizer((folder.path() / "absent").string()); });
   write_file_atomic(folder.path() / "notes.txt", "x");
-  EXPECT_EQ(error_code([&] { load_tokenizer((folder.path() / "notes.txt").string()); }), 4100);
+  expect_error(4100, [&] { load_tokenizer((folder.path() / "notes.txt").string()); });
   write_file_atomic(folder.path() / "tokenizer.json", "{}");
-  EXPECT_EQ(error_code([&] { save_tokenizer("bytes", folder.path()); }), 4102);
+  expect_error(4102, [&] { save_tokenizer("bytes", folder.path()); });
 }
 
 }  // namespace

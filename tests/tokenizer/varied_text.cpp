@@ -1,6 +1,7 @@
-#include "varied_text.h"
+#include "tokenizer/varied_text.h"
 
 #include <array>
+#include <cstring>
 #include <iterator>
 #include <span>
 
@@ -111,7 +112,8 @@ constexpr Range kScripts[] = {{0x4E00, 0x9FFF},   {0x3040, 0x30FF},   {0x4E00, 0
                               {0x370, 0x3FF},     {0x400, 0x4FF},     {0x590, 0x5FF},     {0x980, 0x9FF},
                               {0xB80, 0xBFF},     {0x20000, 0x2A6DF}, {0x1F300, 0x1FAFF}, {0x2190, 0x2BFF},
                               {0x1D400, 0x1D7FF}, {0x10000, 0x1FFFF}, {0x31350, 0x323AF}, {0x660, 0x669},
-                              {0x966, 0x96F},     {0x2150, 0x218B},   {0xFF00, 0xFFEF},   {0x1C80, 0x1C8A}};
+                              {0x966, 0x96F},     {0x2150, 0x218B},   {0xFF00, 0xFFEF},   {0x1C80, 0x1C8A},
+                              {0x11DD8, 0x11DEF}, {0x16FF0, 0x16FFF}};
 
 void append(char32_t code_point, std::string& out) {
   std::array<char, 4> bytes;
@@ -189,6 +191,26 @@ std::vector<std::string> varied_documents(std::uint64_t seed, std::size_t bytes)
       if (random.below(3) == 0) document.push_back(' ');
     }
     documents.push_back(std::move(document));
+  }
+  return documents;
+}
+
+std::string to_records(const std::vector<std::string>& documents) {
+  std::string bytes;
+  for (const std::string& document : documents) {
+    const auto size = static_cast<std::uint32_t>(document.size());
+    bytes.append(reinterpret_cast<const char*>(&size), sizeof size).append(document);
+  }
+  return bytes;
+}
+
+std::vector<std::string> from_records(std::string_view bytes) {
+  std::vector<std::string> documents;
+  for (std::size_t at = 0; at < bytes.size();) {
+    std::uint32_t size = 0;
+    std::memcpy(&size, bytes.data() + at, sizeof size);
+    documents.emplace_back(bytes.substr(at + sizeof size, size));
+    at += sizeof size + size;
   }
   return documents;
 }
