@@ -28,7 +28,7 @@ class Builder : public YAML::EventHandler {
   explicit Builder(PlaceOf place_of) : place_of_(std::move(place_of)) {}
 
   bool empty() const { return !has_root_; }
-  Node take_root() { return std::move(root_); }
+  YamlNode take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (has_root_) refuse(from(mark), "a second document", "keep one document in the file, without --- between parts");
@@ -39,29 +39,29 @@ class Builder : public YAML::EventHandler {
   }
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     check_plain(from(mark), "", anchor);
-    add(Node{.mark = from(mark)});
+    add(YamlNode{.mark = from(mark)});
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     check_plain(from(mark), tag, anchor);
     const bool quoted = tag == "!";
-    const auto kind = !quoted && is_null_word(value) ? Node::Kind::null : Node::Kind::scalar;
-    add(Node{.kind = kind, .mark = from(mark), .text = value, .quoted = quoted});
+    const auto kind = !quoted && is_null_word(value) ? YamlNode::Kind::null : YamlNode::Kind::scalar;
+    add(YamlNode{.kind = kind, .mark = from(mark), .text = value, .quoted = quoted});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(from(mark), tag, anchor, Node::Kind::list);
+    open(from(mark), tag, anchor, YamlNode::Kind::list);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open(from(mark), tag, anchor, Node::Kind::block);
+    open(from(mark), tag, anchor, YamlNode::Kind::block);
   }
   void OnMapEnd() override { close(); }
 
  private:
   struct Level {
-    Node node;
+    YamlNode node;
     bool has_key = false;  // a key was read and waits for its value
     std::string key;
     Mark key_mark;
@@ -79,31 +79,31 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  void open(Mark mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
+  void open(Mark mark, const std::string& tag, YAML::anchor_t anchor, YamlNode::Kind kind) {
     check_plain(mark, tag, anchor);
     if (!levels_.empty() && wants_key())
       refuse(mark, "a list or block as a key", "keys are plain text; is a bracket left open?");
     if (levels_.size() >= kMaxDepth) {
       refuse(mark, "nesting deeper than " + std::to_string(kMaxDepth) + " levels", "no key needs so many levels");
     }
-    levels_.push_back({.node = Node{.kind = kind, .mark = mark}});
+    levels_.push_back({.node = YamlNode{.kind = kind, .mark = mark}});
   }
 
   void close() {
-    Node node = std::move(levels_.back().node);
+    YamlNode node = std::move(levels_.back().node);
     levels_.pop_back();
     add(std::move(node));
   }
 
-  bool wants_key() const { return levels_.back().node.kind == Node::Kind::block && !levels_.back().has_key; }
+  bool wants_key() const { return levels_.back().node.kind == YamlNode::Kind::block && !levels_.back().has_key; }
 
-  void add(Node node) {
+  void add(YamlNode node) {
     if (levels_.empty()) {
       root_ = std::move(node);
       has_root_ = true;
     } else if (wants_key()) {
       take_key(node);
-    } else if (Level& level = levels_.back(); level.node.kind == Node::Kind::list) {
+    } else if (Level& level = levels_.back(); level.node.kind == YamlNode::Kind::list) {
       level.node.items.push_back(std::move(node));
     } else {
       level.has_key = false;
@@ -111,8 +111,8 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  void take_key(Node& key) {
-    if (key.kind == Node::Kind::null) refuse(key.mark, "an empty key", "write KEY: VALUE");
+  void take_key(YamlNode& key) {
+    if (key.kind == YamlNode::Kind::null) refuse(key.mark, "an empty key", "write KEY: VALUE");
     if (!key.quoted && key.text == "<<") refuse(key.mark, "a merge key (<<)", "write the keys out");
     Level& level = levels_.back();
     const auto [first, is_new] = level.seen.emplace(key.text, key.mark);
@@ -129,11 +129,11 @@ class Builder : public YAML::EventHandler {
 
   PlaceOf place_of_;
   std::vector<Level> levels_;
-  Node root_;
+  YamlNode root_;
   bool has_root_ = false;
 };
 
-Node parse(std::string_view text, const PlaceOf& place_of) {
+YamlNode parse(std::string_view text, const PlaceOf& place_of) {
   check_text(text, place_of);
   Builder builder(place_of);
   try {
@@ -145,30 +145,30 @@ Node parse(std::string_view text, const PlaceOf& place_of) {
     throw Error(2107, place_of(e.mark.is_null() ? Mark{} : from(e.mark)), "not valid YAML here: " + e.msg,
                 "keys are written KEY: VALUE, blocks are indented by spaces; put text with : # or [ in quotes");
   }
-  if (builder.empty()) return Node{.kind = Node::Kind::null};
+  if (builder.empty()) return YamlNode{.kind = YamlNode::Kind::null};
   return builder.take_root();
 }
 
 }  // namespace
 
-Node read_document(std::string_view text, const std::string& place) {
-  Node root = parse(text, [&](Mark mark) { return at(place, mark); });
-  if (root.kind == Node::Kind::null) root.kind = Node::Kind::block;
-  if (root.kind != Node::Kind::block) {
+YamlNode read_document(std::string_view text, const std::string& place) {
+  YamlNode root = parse(text, [&](Mark mark) { return at(place, mark); });
+  if (root.kind == YamlNode::Kind::null) root.kind = YamlNode::Kind::block;
+  if (root.kind != YamlNode::Kind::block) {
     throw Error(2108, at(place, root.mark),
-                root.kind == Node::Kind::list ? "the file is a list, not a block of keys"
-                                              : "the file is " + shown(root.text) + ", not a block of keys",
+                root.kind == YamlNode::Kind::list ? "the file is a list, not a block of keys"
+                                                  : "the file is " + shown(root.text) + ", not a block of keys",
                 "write KEY: VALUE lines, as in configs/quickstart.yaml");
   }
   return root;
 }
 
-Node read_override_value(std::string_view text, const PlaceOf& place_of) {
+YamlNode read_override_value(std::string_view text, const PlaceOf& place_of) {
   check_text(text, place_of);
   if (!text.empty() && std::string_view("\"'[{").find(text.front()) != std::string_view::npos)
     return parse(text, place_of);
-  if (is_null_word(text)) return Node{.kind = Node::Kind::null};
-  return Node{.kind = Node::Kind::scalar, .text = std::string(text)};
+  if (is_null_word(text)) return YamlNode{.kind = YamlNode::Kind::null};
+  return YamlNode{.kind = YamlNode::Kind::scalar, .text = std::string(text)};
 }
 
 std::string at(const std::string& place, Mark mark) {

@@ -20,32 +20,32 @@ struct Mark {
   int line = 1, column = 1;  // from 1; columns count characters
 };
 
-struct Node {
+struct YamlNode {
   enum class Kind { null, scalar, list, block };
   Kind kind = Kind::null;
   Mark mark;
   std::string text;     // of a scalar, as written, without quotes
   bool quoted = false;  // a scalar in quotes or a block scalar: text, whatever it looks like
-  std::vector<Node> items;
+  std::vector<YamlNode> items;
   struct Entry;
   std::vector<Entry> entries;  // of a block, in the order of the text
 };
 
-struct Node::Entry {
+struct YamlNode::Entry {
   std::string key;
   Mark mark;  // of the key
-  Node value;
+  YamlNode value;
 };
 
 // How a mark is named in errors: "run.yaml:14:5", or the argument of the command line whatever the mark.
 using PlaceOf = std::function<std::string(Mark)>;
 
 // A text without content gives an empty block. place names the text in errors: "PLACE:LINE:COLUMN".
-Node read_document(std::string_view text, const std::string& place);
+YamlNode read_document(std::string_view text, const std::string& place);
 
 // The value of a key=value override: text that starts with one of " ' [ { is read as YAML, all other is one plain
 // scalar to its last character; empty, ~ and null are null.
-Node read_override_value(std::string_view text, const PlaceOf& place_of);
+YamlNode read_override_value(std::string_view text, const PlaceOf& place_of);
 
 std::string at(const std::string& place, Mark mark);
 

@@ -13,24 +13,24 @@ std::string written_name(const Match& match) {
 
 // The value in the words of the key: a name from another tool may take other values, of which some set nothing.
 struct Translated {
-  Node node;
+  YamlNode node;
   bool sets_nothing = false;
 };
 
-Translated translate(const Match& match, const Node& value, const std::string& place) {
+Translated translate(const Match& match, const YamlNode& value, const std::string& place) {
   if (match.alias == nullptr || match.alias->values.empty()) return {value};
   std::string word = folded(value.text);
   if (const auto truth = parse_bool(value.text)) word = *truth ? "true" : "false";
   std::string allowed;
   for (const Synonym& synonym : match.alias->values) {
-    if (value.kind == Node::Kind::scalar && word == synonym.word) {
-      Node node = value;
+    if (value.kind == YamlNode::Kind::scalar && word == synonym.word) {
+      YamlNode node = value;
       node.text = std::string(synonym.meaning);
       return {node, synonym.meaning.empty()};
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(synonym.word);
   }
-  const std::string what = value.kind == Node::Kind::scalar ? shown(value.text) : "not a single word";
+  const std::string what = value.kind == YamlNode::Kind::scalar ? shown(value.text) : "not a single word";
   throw Error(2102, place, written_name(match) + " is " + what,
               "by this name it takes " + allowed + "; our own key is " + std::string(match.key->name));
 }
@@ -39,13 +39,13 @@ class Taker {
  public:
   Taker(PlaceOf place_of, Settings& settings) : place_of_(std::move(place_of)), settings_(settings) {}
 
-  void take(const std::string& name, Mark mark, const Node& value) {
+  void take(const std::string& name, Mark mark, const YamlNode& value) {
     if (const Match match = find_key(name); match.key != nullptr) {
       take_key(match, mark, value);
     } else if (is_block(name)) {
       take_block(name, mark, value);
     } else {
-      const bool looks_like_block = value.kind == Node::Kind::block && name.find('.') == std::string::npos;
+      const bool looks_like_block = value.kind == YamlNode::Kind::block && name.find('.') == std::string::npos;
       throw Error(2101, place_of_(mark),
                   std::string(looks_like_block ? "unknown block " : "unknown key ") + shown(name),
                   looks_like_block ? suggest_block(name) : suggest_key(name));
@@ -53,19 +53,19 @@ class Taker {
   }
 
  private:
-  void take_block(const std::string& name, Mark mark, const Node& value) {
-    if (value.kind == Node::Kind::null) return;
-    if (value.kind != Node::Kind::block) {
+  void take_block(const std::string& name, Mark mark, const YamlNode& value) {
+    if (value.kind == YamlNode::Kind::null) return;
+    if (value.kind != YamlNode::Kind::block) {
       throw Error(2102, place_of_(mark), name + " is a block of keys, not a value",
                   "indent its keys below it, or write " + name + ".KEY");
     }
-    for (const Node::Entry& entry : value.entries) take(name + "." + entry.key, entry.mark, entry.value);
+    for (const YamlNode::Entry& entry : value.entries) take(name + "." + entry.key, entry.mark, entry.value);
   }
 
-  void take_key(const Match& match, Mark mark, const Node& value) {
+  void take_key(const Match& match, Mark mark, const YamlNode& value) {
     const Key& key = *match.key;
     const std::string key_place = place_of_(mark);
-    const std::string value_place = value.kind == Node::Kind::null ? key_place : place_of_(value.mark);
+    const std::string value_place = value.kind == YamlNode::Kind::null ? key_place : place_of_(value.mark);
     const Translated translated = translate(match, value, value_place);
     if (match.alias != nullptr) {
       settings_.notices.push_back(key_place + ": " + written_name(match) + " (" + std::string(match.alias->tool) +
@@ -90,9 +90,9 @@ class Taker {
 
 }  // namespace
 
-void take_document(const Node& root, const std::string& place, Settings& settings) {
+void take_document(const YamlNode& root, const std::string& place, Settings& settings) {
   Taker taker([&](Mark mark) { return at(place, mark); }, settings);
-  for (const Node::Entry& entry : root.entries) taker.take(entry.key, entry.mark, entry.value);
+  for (const YamlNode::Entry& entry : root.entries) taker.take(entry.key, entry.mark, entry.value);
 }
 
 void take_override(const std::string& text, Settings& settings) {
@@ -106,7 +106,7 @@ void take_override(const std::string& text, Settings& settings) {
         known ? "write " + name + "=VALUE" : "after the configuration file come settings like training.max_steps=100");
   }
   if (name.empty()) throw Error(2109, place, "there is no key before the =", "write training.max_steps=100");
-  const PlaceOf place_of = [&](Mark) { return place; };
+  const PlaceOf place_of = [&](Mark) { return std::string(place); };
   Taker(place_of, settings).take(name, Mark{}, read_override_value(text.substr(equals + 1), place_of));
 }
 

@@ -21,7 +21,7 @@ struct Settings {
 
 // Takes every key of a document. Errors: TR2101 unknown key, TR2103 a key twice (by different names), and those of
 // read_value().
-void take_document(const Node& root, const std::string& place, Settings& settings);
+void take_document(const YamlNode& root, const std::string& place, Settings& settings);
 
 // Takes one "key=value" of the command line; also TR2109 where it is not of this form.
 void take_override(const std::string& text, Settings& settings);

@@ -10,12 +10,12 @@
 namespace trireme::config {
 namespace {
 
-std::string what_is(const Node& node) {
+std::string what_is(const YamlNode& node) {
   switch (node.kind) {
-    case Node::Kind::null: return "empty";
-    case Node::Kind::list: return "a list";
-    case Node::Kind::block: return "a block of keys";
-    case Node::Kind::scalar: return node.quoted ? "the text " + shown(node.text) : shown(node.text);
+    case YamlNode::Kind::null: return "empty";
+    case YamlNode::Kind::list: return "a list";
+    case YamlNode::Kind::block: return "a block of keys";
+    case YamlNode::Kind::scalar: return node.quoted ? "the text " + shown(node.text) : shown(node.text);
   }
   return {};
 }
@@ -25,34 +25,34 @@ std::string takes(const Key& key) {
   return std::string("it takes ") + (key.type == Type::integer ? "an " : needs_article ? "a " : "") + type_text(key);
 }
 
-[[noreturn]] void wrong_type(const Key& key, const Node& node, const std::string& place, std::string remedy = {}) {
+[[noreturn]] void wrong_type(const Key& key, const YamlNode& node, const std::string& place, std::string remedy = {}) {
   if (remedy.empty()) remedy = takes(key);
   throw Error(2102, place, std::string(key.name) + " is " + what_is(node), remedy);
 }
 
-[[noreturn]] void out_of_range(const Key& key, const Node& node, const std::string& place) {
+[[noreturn]] void out_of_range(const Key& key, const YamlNode& node, const std::string& place) {
   throw Error(2105, place, std::string(key.name) + " is " + what_is(node) + ", which is out of range", takes(key));
 }
 
-[[noreturn]] void not_there_yet(const Key& key, const Node& node, const std::string& place) {
+[[noreturn]] void not_there_yet(const Key& key, const YamlNode& node, const std::string& place) {
   std::string remedy = key.tier == Tier::not_yet ? "remove the key" : takes(key);
   if (key.tier == Tier::not_yet && !key.inert.empty()) remedy += ", or set it to " + std::string(key.inert.front());
   throw Error(2190, place, std::string(key.name) + " is " + what_is(node) + ": this version cannot do that, not yet",
               remedy);
 }
 
-void check_range(const Key& key, double value, const Node& node, const std::string& place) {
+void check_range(const Key& key, double value, const YamlNode& node, const std::string& place) {
   const Range& range = key.range;
   const bool low_enough = range.below_high ? value < range.high : value <= range.high;
   const bool high_enough = range.above_low ? value > range.low : value >= range.low;
   if (!std::isfinite(value) || !low_enough || !high_enough) out_of_range(key, node, place);
 }
 
-void check_unquoted(const Key& key, const Node& node, const std::string& place) {
+void check_unquoted(const Key& key, const YamlNode& node, const std::string& place) {
   if (node.quoted) wrong_type(key, node, place, takes(key) + ", without quotes");
 }
 
-Value read_integer(const Key& key, const Node& node, const std::string& place) {
+Value read_integer(const Key& key, const YamlNode& node, const std::string& place) {
   try {
     const auto value = parse_integer(node.text);
     if (!value) {
@@ -72,7 +72,7 @@ Value read_integer(const Key& key, const Node& node, const std::string& place) {
   }
 }
 
-Value read_number(const Key& key, const Node& node, const std::string& place) {
+Value read_number(const Key& key, const YamlNode& node, const std::string& place) {
   try {
     const auto value = parse_number(node.text);
     if (!value) wrong_type(key, node, place);
@@ -83,7 +83,7 @@ Value read_number(const Key& key, const Node& node, const std::string& place) {
   }
 }
 
-Value read_text(const Key& key, const Node& node, const std::string& place) {
+Value read_text(const Key& key, const YamlNode& node, const std::string& place) {
   if (node.text.find('\0') != std::string::npos) wrong_type(key, node, place, "a text has no NUL characters");
   if (key.type == Type::path && node.text.starts_with('~')) {
     wrong_type(key, node, place, "~ is not expanded here: write the folder out");
@@ -95,7 +95,7 @@ Value read_text(const Key& key, const Node& node, const std::string& place) {
   return node.text;
 }
 
-Value read_choice(const Key& key, const Node& node, const std::string& place) {
+Value read_choice(const Key& key, const YamlNode& node, const std::string& place) {
   std::string word = folded(node.text);
   for (const Synonym& synonym : key.value_synonyms) {
     if (word == synonym.word) word = std::string(synonym.meaning);
@@ -111,8 +111,8 @@ Value read_choice(const Key& key, const Node& node, const std::string& place) {
   wrong_type(key, node, place, takes(key) + (near.empty() ? "" : "; did you mean " + near.front() + "?"));
 }
 
-Value read_typed(const Key& key, const Node& node, const std::string& place) {
-  if (node.kind != Node::Kind::scalar) wrong_type(key, node, place);
+Value read_typed(const Key& key, const YamlNode& node, const std::string& place) {
+  if (node.kind != YamlNode::Kind::scalar) wrong_type(key, node, place);
   switch (key.type) {
     case Type::boolean: {
       check_unquoted(key, node, place);
@@ -130,29 +130,29 @@ Value read_typed(const Key& key, const Node& node, const std::string& place) {
   return {};
 }
 
-bool says_off(const Key& key, const Node& node, const std::string& place) {
-  if (node.kind == Node::Kind::null) return true;
-  if (key.type == Type::any && node.kind != Node::Kind::scalar) {
+bool says_off(const Key& key, const YamlNode& node, const std::string& place) {
+  if (node.kind == YamlNode::Kind::null) return true;
+  if (key.type == Type::any && node.kind != YamlNode::Kind::scalar) {
     return node.entries.empty() && std::all_of(node.items.begin(), node.items.end(),
-                                               [&](const Node& item) { return says_off(key, item, place); });
+                                               [&](const YamlNode& item) { return says_off(key, item, place); });
   }
   const Value value = read_typed(key, node, place);
   return std::any_of(key.inert.begin(), key.inert.end(), [&](std::string_view word) {
     if (key.type == Type::any && parse_bool(word)) return parse_bool(node.text) == parse_bool(word);
     if (std::holds_alternative<std::string>(value)) return folded(std::get<std::string>(value)) == word;
-    return read_typed(key, Node{.kind = Node::Kind::scalar, .text = std::string(word)}, place) == value;
+    return read_typed(key, YamlNode{.kind = YamlNode::Kind::scalar, .text = std::string(word)}, place) == value;
   });
 }
 
 }  // namespace
 
-Value read_value(const Key& key, const Node& node, const std::string& place) {
+Value read_value(const Key& key, const YamlNode& node, const std::string& place) {
   if (key.tier == Tier::no_effect) return {};
   if (key.tier == Tier::not_yet) {
     if (!says_off(key, node, place)) not_there_yet(key, node, place);
     return {};
   }
-  if (node.kind == Node::Kind::null) {
+  if (node.kind == YamlNode::Kind::null) {
     if (key.optional) return {};
     wrong_type(key, node, place, takes(key) + "; leave the key away for its default");
   }
@@ -160,7 +160,7 @@ Value read_value(const Key& key, const Node& node, const std::string& place) {
 }
 
 Value parse_default(const Key& key) {
-  const Node node{.kind = Node::Kind::scalar, .text = std::string(key.fallback)};
+  const YamlNode node{.kind = YamlNode::Kind::scalar, .text = std::string(key.fallback)};
   return read_typed(key, node, "the schema's default of " + std::string(key.name));
 }
 

@@ -11,7 +11,7 @@ namespace trireme::config {
 
 // Checks type and range. place is that of the value. Errors: TR2102 not the key's type, TR2105 out of range, TR2190 a
 // value that is known but not there yet (also of a not_yet key, unless it says "off": then monostate).
-Value read_value(const Key& key, const Node& node, const std::string& place);
+Value read_value(const Key& key, const YamlNode& node, const std::string& place);
 
 // The value that the schema's own text stands for (defaults).
 Value parse_default(const Key& key);

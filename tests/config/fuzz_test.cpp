@@ -27,12 +27,24 @@ std::vector<std::string> seed_documents() {
 }
 
 std::string mutated(Random& random, std::string text) {
-  static const std::vector<std::string> kPieces = {
-      "\n",       "\r\n", " ",    "  ",  "\t",   ":",           ": ",           "- ",      "? ",  "[",    "]",
-      "{",        "}",    ",",    "#",   "'",    "\"",          "\\",           "&a ",     "*a",  "!!a",  "!",
-      "%",        "@",    "`",    "|\n", ">\n",  "---",         "...",          "<<",      "~",   "null", "1e9",
-      "0x",       ".",    "-",    "_",   "\xEF", "\xBB\xBF",    "\xC3\xA9",     "\xFF",    "\0x", "\x7F", "tp",
-      "training", "\\u",  "\\x4", "=",   "no",   "%YAML 1.2\n", "\xE2\x80\xA8", "\xC2\x85"};
+  static const std::vector<std::string> kPieces = {"\n",       "\r\n",        " ",
+                                                   "  ",       "\t",          ":",
+                                                   ": ",       "- ",          "? ",
+                                                   "[",        "]",           "{",
+                                                   "}",        ",",           "#",
+                                                   "'",        "\"",          "\\",
+                                                   "&a ",      "*a",          "!!a",
+                                                   "!",        "%",           "@",
+                                                   "`",        "|\n",         ">\n",
+                                                   "---",      "...",         "<<",
+                                                   "~",        "null",        "1e9",
+                                                   "0x",       ".",           "-",
+                                                   "_",        "\xEF",        "\xBB\xBF",
+                                                   "\xC3\xA9", "\xFF",        std::string("\0", 1),
+                                                   "\x7F",     "tp",          "training",
+                                                   "\\u",      "\\x4",        "=",
+                                                   "no",       "%YAML 1.2\n", "\xE2\x80\xA8",
+                                                   "\xC2\x85"};
   for (std::size_t edits = 1 + pick(random, 3); edits > 0 && !text.empty(); --edits) {
     const std::size_t at = pick(random, text.size());
     const std::size_t length = std::min(text.size() - at, 1 + pick(random, 8));
@@ -124,8 +136,12 @@ std::string repeated(const std::string& piece, std::size_t bytes) {
 TEST(Fuzz, BombsAreRefused) {
   std::string aliases = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 40; ++i) {
-    const std::string before = "*a" + std::to_string(i - 1);
-    aliases += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + before + ", " + before + "]\n";
+    const std::string name = std::to_string(i), before = std::to_string(i - 1);
+    for (const std::string& part :
+         {"a", name.c_str(), ": &a", name.c_str(), " [*a", before.c_str(), ", *a", before.c_str()}) {
+      aliases += part;
+    }
+    aliases += "]\n";
   }
   EXPECT_EQ(error_of(aliases)->code(), 2108);
 
@@ -140,9 +156,9 @@ TEST(Fuzz, BombsAreRefused) {
     survives(kSmall, {"training.seed=" + text});
   }
   std::string indented, keys;
-  for (int i = 0; i < 1000; ++i) indented += std::string(static_cast<std::size_t>(i), ' ') + "a:\n";
+  for (int i = 0; i < 1000; ++i) indented.append(static_cast<std::size_t>(i), ' ').append("a:\n");
   EXPECT_EQ(error_of(indented)->code(), 2108);
-  for (int i = 0; i < 60000; ++i) keys += "k" + std::to_string(i) + ": 1\n";
+  for (int i = 0; i < 60000; ++i) keys.append("k").append(std::to_string(i)).append(": 1\n");
   EXPECT_EQ(error_of(keys)->code(), 2101);
 }
 

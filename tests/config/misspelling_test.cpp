@@ -31,6 +31,14 @@ std::set<std::string> misspellings(const std::string& word) {
   return result;
 }
 
+std::string in_block(const std::string& block, const std::string& separator, const std::string& rest) {
+  return block.empty() ? rest : block + separator + rest;
+}
+
+std::string quoted_line(const std::string& key) {
+  return "\"" + key + "\": 1\n";
+}
+
 void expect_named(const Error& error, int code, const std::string& misspelt, std::string_view key) {
   EXPECT_EQ(error.code(), code) << error.what();
   EXPECT_NE(error.remedy().find(key), std::string::npos) << misspelt << " should be " << key << ": " << error.what();
@@ -42,10 +50,9 @@ TEST(Misspellings, OfAKeyInTheFileNameTheKey) {
     if (key.tier != Tier::supported) continue;
     const std::string block(block_of(key.name));
     for (const std::string& leaf : misspellings(std::string(leaf_of(key.name)))) {
-      const std::string name = block.empty() ? leaf : block + "." + leaf;
+      const std::string name = in_block(block, ".", leaf);
       if (find_key(name).key != nullptr || is_block(name)) continue;
-      const std::string line = "\"" + leaf + "\": 1\n";
-      const auto error = error_of(block.empty() ? line : block + ":\n  " + line);
+      const auto error = error_of(in_block(block, ":\n  ", quoted_line(leaf)));
       ASSERT_TRUE(error);
       expect_named(*error, 2101, name, key.name);
       EXPECT_EQ(error->place(), block.empty() ? "run.yaml:1:1" : "run.yaml:2:3");

@@ -196,7 +196,8 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
   std::map<std::string, std::string> seen;
   seen[numeric_digest(plan_of(kSmall))] = "none";
   for (const auto& [key, value] : kOtherValues) {
-    Overrides overrides = {key + "=" + value};
+    std::string text = key;
+    Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
     const std::string digest = numeric_digest(plan_of(kSmall, overrides));
     EXPECT_TRUE(seen.emplace(digest, key).second) << key << " gives the digest of " << seen[digest];
