@@ -4,6 +4,7 @@ namespace trireme::schedule {
 
 std::vector<Program> lower_all(const ChainSpec& chain, const Options& options) {
   std::vector<Program> programs;
+  programs.reserve(options.world_size);
   for (int rank = 0; rank < options.world_size; ++rank) {
     programs.push_back(lower(build_schedule(chain, options, rank), options));
   }
@@ -16,7 +17,8 @@ ChainSpec make_small_chain(int blocks, bool tied) {
     chain.groups.push_back({name, numel, true});
     return static_cast<int>(chain.groups.size()) - 1;
   };
-  const auto add_unit = [&](const std::string& name, std::vector<int> groups, std::int64_t output, std::int64_t saved) {
+  const auto add_unit = [&](const std::string& name, const std::vector<int>& groups, std::int64_t output,
+                            std::int64_t saved) {
     chain.units.push_back({name, groups, groups, output, saved, 512, 1024, true});
   };
   const int embedding = add_group("embed", 24576);

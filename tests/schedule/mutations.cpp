@@ -303,6 +303,35 @@ bool other_work(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
+// Two full rounds change places on all ranks, and everything fits but the order of summation.
+bool swap_rounds(Programs& programs, const Case& setting, Dice& dice) {
+  const int ranks = setting.options.world_size, full_rounds = setting.options.num_micro_batches / ranks;
+  if (full_rounds < 2) return false;
+  const int round = dice.below(full_rounds - 1);
+  const auto swap_micro_batch = [&](int& micro_batch) {
+    if (micro_batch < 0) return;
+    if (micro_batch / ranks == round) {
+      micro_batch += ranks;
+    } else if (micro_batch / ranks == round + 1) {
+      micro_batch -= ranks;
+    }
+  };
+  for (Program& program : programs) {
+    for (Buffer& buffer : program.buffers) swap_micro_batch(buffer.micro_batch);
+    for (Instruction& i : program.instructions) {
+      swap_micro_batch(i.micro_batch);
+      const bool summed_later = i.reduce == ReduceKind::all_gather || i.reduce == ReduceKind::all_reduce;
+      if (!summed_later && i.round == round) {
+        i.round = round + 1;
+      } else if (!summed_later && i.round == round + 1) {
+        i.round = round;
+      }
+      if (i.op == Op::report) std::swap(i.reads[round], i.reads[round + 1]);
+    }
+  }
+  return true;
+}
+
 constexpr std::array kMutations = {
     Mutation{"removed wait", remove_wait},
     Mutation{"replaced wait", replace_wait},
@@ -324,6 +353,7 @@ constexpr std::array kMutations = {
     Mutation{"buffer of another group", other_group},
     Mutation{"other lane", other_lane},
     Mutation{"other micro-batch's work", other_work},
+    Mutation{"rounds in another order", swap_rounds},
 };
 
 }  // namespace
