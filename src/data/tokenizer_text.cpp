@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include "data/pretokenizer_unicode.h"
+
 namespace trireme::data {
 namespace {
 
@@ -100,6 +102,7 @@ bool is_white_space(char32_t c) {
 }
 
 bool is_word_character(char32_t c) {
+  if (const char32_t older = regex_stand_in(c)) c = older;  // utf8proc 2.8 knows Unicode 15
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
