@@ -60,7 +60,7 @@ clear_run
 build/trireme launch --nproc-per-node 2 train "$CONFIG" "training.mixed_precision=$(precision)"
 
 heading "What it writes"
-build/trireme generate --checkpoint "$RUN" --prompt "$PROMPT" --max-tokens 400 --temperature 0.8 --top-p 0.95 --seed 1
+build/trireme generate --checkpoint "$RUN" --prompt "$PROMPT" --max-tokens 300 --temperature 0.8 --top-p 0.95 --seed 1
 
 heading "Bits per byte of the held-out text"
 build/trireme_text_baselines "$RUN" --check
