@@ -118,5 +118,28 @@ TEST(Lower, GradientSlotsLetBackwardRunAhead) {
   EXPECT_EQ(backwards_ahead(3), 2);
 }
 
+// Each of the three hazards asks for a wait across lanes, and none is written down twice.
+TEST(Lower, WaitsForWritersAndReaders) {
+  Program program;
+  program.buffers = {{BufferKind::token_count, -1, -1, -1, 16}, {BufferKind::gradient_norm, -1, -1, -1, 16}};
+  const auto add = [&](Lane lane, std::vector<int> reads, std::vector<int> writes) {
+    Instruction& instruction = program.instructions.emplace_back();
+    instruction.lane = lane;
+    instruction.reads = std::move(reads);
+    instruction.writes = std::move(writes);
+  };
+  add(Lane::reduce, {}, {0});
+  add(Lane::compute, {}, {0});    // write after write
+  add(Lane::reduce, {0}, {1});    // read after write
+  add(Lane::compute, {}, {0});    // write after read
+  add(Lane::compute, {1}, {});    // known by the wait before
+  add(Lane::reduce, {}, {1});     // write after read
+  add(Lane::reduce, {0, 1}, {});  // known too
+  const Program lowered = lower(program, {});
+  std::vector<std::vector<int>> waits;
+  for (const Instruction& instruction : lowered.instructions) waits.push_back(instruction.waits);
+  EXPECT_EQ(waits, (std::vector<std::vector<int>>{{}, {0}, {1}, {2}, {}, {4}, {}}));
+}
+
 }  // namespace
 }  // namespace trireme::schedule
