@@ -91,6 +91,7 @@ int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& envir
 // What cannot run fails here, before it waits for its peers and before it writes anything.
 void check_before_join(const TrainCommand& command, const comm::WorkerEnvironment& environment) {
   try {
+    failpoint("train.start", environment.rank);
     check_environment(command, environment);
     train::describe_run(command.plan, environment.world_size);
     log::open_rank_log(command.plan.output_dir / "logs" / ("rank-" + std::to_string(environment.rank) + ".log"),

@@ -57,6 +57,44 @@ std::string owner_of(schedule::BufferKind kind) {
   return "other";
 }
 
+// Persistent bytes by owner, and what lies in the arena at the moment when most of it is in use; the rest of the arena
+// is what placement could not avoid.
+std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& program) {
+  const int size = static_cast<int>(program.instructions.size());
+  std::vector<std::pair<int, int>> life(program.buffers.size(), {size, -1});  // first and last instruction
+  for (int i = 0; i < size; ++i) {
+    for (const auto* list : {&program.instructions[i].reads, &program.instructions[i].writes}) {
+      for (const int buffer : *list) life[buffer] = {std::min(life[buffer].first, i), i};
+    }
+  }
+  const auto is_live = [&](std::size_t buffer, int i) {
+    return !schedule::is_persistent(program.buffers[buffer].kind) && life[buffer].first <= i &&
+           i <= life[buffer].second;
+  };
+  std::vector<std::int64_t> change(static_cast<std::size_t>(size) + 1, 0);
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (schedule::is_persistent(program.buffers[b].kind) || life[b].second < 0) continue;
+    change[life[b].first] += program.buffers[b].bytes;
+    change[life[b].second + 1] -= program.buffers[b].bytes;
+  }
+  std::int64_t live = 0, most = 0;
+  int peak = 0;
+  for (int i = 0; i < size; ++i) {
+    live += change[i];
+    if (live > most) {
+      most = live;
+      peak = i;
+    }
+  }
+  std::map<std::string, std::int64_t> owners;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const schedule::Buffer& buffer = program.buffers[b];
+    if (schedule::is_persistent(buffer.kind) || is_live(b, peak)) owners[owner_of(buffer.kind)] += buffer.bytes;
+  }
+  owners["arena beyond its peak use"] = program.arena_bytes - most;
+  return owners;
+}
+
 }  // namespace
 
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
@@ -89,10 +127,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                 "nothing was started; this is a defect of Trireme, please report it with the configuration");
   }
   plan.program = std::move(programs[rank]);
-  for (const schedule::Buffer& buffer : plan.program.buffers) {
-    if (schedule::is_persistent(buffer.kind)) plan.memory_by_owner[owner_of(buffer.kind)] += buffer.bytes;
-  }
-  plan.memory_by_owner["arena"] = plan.program.arena_bytes;
+  plan.memory_by_owner = memory_by_owner(plan.program);
   return plan;
 }
 

@@ -39,10 +39,10 @@ std::string describe_run(const config::Plan& plan, int world_size) {
   text += "memory of rank 0\n";
   std::int64_t total = 0;
   for (const auto& [owner, bytes] : step.memory_by_owner) {
-    text += fmt::format("  {:<24}{:>12}\n", owner, mebibytes(bytes));
+    text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
     total += bytes;
   }
-  text += fmt::format("  {:<24}{:>12}\n", "all", mebibytes(total));
+  text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(total));
   return text;
 }
 

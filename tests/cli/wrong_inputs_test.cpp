@@ -47,7 +47,10 @@ struct Expectation {
 
 std::vector<std::string> everything_below(const fs::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) names.push_back(entry.path().string());
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = fs::relative(entry.path(), folder).string();
+    if (name != "run" && !name.starts_with("run/logs")) names.push_back(name);
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -178,7 +181,7 @@ TEST(WrongInputs, OfTheTokenizer) {
   expect_error(c, prepare("no-such-tokenizer"), {4, {"no-such-tokenizer"}});
   fs::create_directories(c.path() / "tok");
   c.write(c.path() / "tok/tokenizer.json", "{\"model\": {\"type\": \"WordPiece\"}}");
-  expect_error(c, prepare((c.path() / "tok").string()), {4, {"tokenizer.json", "WordPiece"}});
+  expect_error(c, prepare((c.path() / "tok").string()), {4, {"tokenizer.json", "not supported"}});
   c.write(c.path() / "tok/tokenizer.json", "{\"model\": ");
   expect_error(c, prepare((c.path() / "tok").string()), {4, {"tokenizer.json"}});
   fs::remove(c.path() / "tok/tokenizer.json");
