@@ -27,6 +27,7 @@ std::string describe_run(const config::Plan& plan, int world_size) {
   for (const std::string& notice : plan.notices) text += "notice: " + notice + "\n";
   for (const std::string& notice : run.notices) text += "notice: " + notice + "\n";
   text += fmt::format("\nparameters         {} ({})\n", chain.num_parameters(), to_string(run.compute_dtype));
+  text += fmt::format("kernels            {}\n", kernels::to_string(kernels::level()));
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),
                       plan.data.sequence_length, dataset.vocabulary());
   text += fmt::format("batch              {} samples = micro_batch_size {} x {} micro-batches over {} rank{}\n",

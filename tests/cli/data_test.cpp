@@ -43,7 +43,7 @@ TEST_F(DataCommand, PreparesAndShowsTheTextAgain) {
   const ProcessResult heldout = data({"show", path("out"), "--split", "heldout", "--raw"});
   EXPECT_EQ(train.out + heldout.out, text);
   const ProcessResult sample = data({"show", path("out"), "--sequence-length", "20", "--sample", "0", "1"});
-  EXPECT_NE(sample.out.find("First line.\n\\x1B[31mA te"), std::string::npos) << sample.out;
+  EXPECT_NE(sample.out.find("First line.\n\\x1B[31mA t"), std::string::npos) << sample.out;
   EXPECT_NE(sample.out.find("--- sample 1 of "), std::string::npos) << sample.out;
 }
 

@@ -155,10 +155,15 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
 
 TEST(DryRun, PrintsThePlanAndStartsNothing) {
   Folder folder;
-  const TinyRun tiny{.ranks = 2, .output_dir = folder.run};
-  const ProcessResult result = run(launch_command(2, write_config(tiny), {"training.learning_rate=1e-4", "--dry-run"}));
+  std::ofstream(folder.folder.path() / "short.yaml")
+      << "model: {hidden_size: 64, num_heads: 4, intermediate_size: 128, num_layers: 2}\n"
+      << "data: {path: " << tiny_data().string() << ", sequence_length: 16}\n"
+      << "training: {max_steps: 5, global_batch_size: 8}\n"
+      << "output_dir: " << folder.run.string() << "\n";
+  const ProcessResult result =
+      run(launch_command(2, folder.folder.path() / "short.yaml", {"training.learning_rate=1e-4", "--dry-run"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const std::string word : {"training.learning_rate", "command line", "tiny.yaml:", "default", "parameters",
+  for (const std::string word : {"training.learning_rate", "command line", "short.yaml:", "default", "parameters",
                                  "tokens per step", "optimizer state", "gradient slots", "2 ranks"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << word << " is not in\n" << result.out;
   }
