@@ -91,6 +91,12 @@ TEST(Plans, NoOfMixedPrecisionSurvivesYaml) {
   }
 }
 
+TEST(Plans, AShortTrialOfALongPlanIsANotice) {
+  const Plan plan = plan_of(kSmall + "  warmup_steps: 1000000\n");
+  ASSERT_EQ(plan.notices.size(), 1u);
+  EXPECT_NE(plan.notices[0].find("below warmup_steps 1000000"), std::string::npos) << plan.notices[0];
+}
+
 TEST(Plans, NamesFromOtherToolsAreReadWithANotice) {
   const Plan plan =
       plan_of("save_dir: out\n" + kSmall +

@@ -104,7 +104,6 @@ const std::vector<WrongInput> kTogether = {
     override_case("HeadsDoNotDivide", "model.num_heads=3", 2104, "or give head_dim"),
     override_case("OddHead", "model.head_dim=15", 2104, "which is odd"),
     override_case("OddHeadByDivision", "model.num_heads=64", 2104, "model.head_dim is 1"),
-    override_case("WarmupTooLong", "training.warmup_steps=11", 2104, "above max_steps 10"),
     override_case("PositionsTooFew", "model.max_position_embeddings=1000", 2104, "sequence_length is 1024"),
     override_case("MinimumAbovePeak", "training.min_learning_rate=1", 2104, "above learning_rate"),
     override_case("NameWithSlash", "name=a/b", 2104, "letters, digits"),
