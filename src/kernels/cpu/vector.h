@@ -260,9 +260,10 @@ template <class S>
 TRIREME_INLINE S max_of_lanes(Vector<S> x) {
   S lane[Vector<S>::kLanes];
   store(lane, x);
-  S largest = lane[0];
-  for (int i = 1; i < Vector<S>::kLanes; ++i) largest = lane[i] > largest ? lane[i] : largest;
-  return largest;
+  for (int width = Vector<S>::kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lane[i] = lane[i + width] > lane[i] ? lane[i + width] : lane[i];
+  }
+  return lane[0];
 }
 
 TRIREME_INLINE int64_t smaller_of(int64_t a, int64_t b) {
