@@ -1,6 +1,7 @@
 // Runs of the binary as a user starts them: ranks are processes.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -151,6 +152,15 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(generate("1", "0.8"), generate("1", "0.8"));
   EXPECT_NE(generate("1", "0.8"), generate("2", "0.8"));
   EXPECT_EQ(generate("1", "0"), generate("2", "0"));
+}
+
+TEST(Quickstart, FirstLossIsThatOfAnUntrainedModel) {
+  Folder folder;
+  const ProcessResult result =
+      run({TRIREME_BINARY, "train", TRIREME_SOURCE_DIR "/configs/quickstart.yaml", "output_dir=" + folder.run.string(),
+           "data.path=" + tiny_data().string(), "training.max_steps=1", "checkpoint.resume=never"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NEAR(read_metrics(folder.run).losses.at(0), std::log(257.0), 0.05);
 }
 
 TEST(DryRun, PrintsThePlanAndStartsNothing) {
