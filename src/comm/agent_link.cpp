@@ -5,6 +5,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>
 
 #include "comm/wire.h"

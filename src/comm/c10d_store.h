@@ -11,14 +11,19 @@ struct JobStore {
   bool serves = false;
 };
 
+// What torch or Gloo says, without backtrace and source line: "[/a/b/pair.cc:538] Connection closed by peer" becomes
+// "Connection closed by peer".
+std::string words_of(const std::exception& error);
+
 // Calls body; what torch throws becomes Error `code` with torch's first words, at `place`.
 template <class Body>
 auto with_torch_errors(int code, const std::string& place, const std::string& what, Body body) {
   try {
     return body();
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    throw Error(code, place, what + ": " + text.substr(0, text.find('\n')));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(code, place, what + ": " + words_of(error));
   }
 }
 

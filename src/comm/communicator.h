@@ -11,7 +11,8 @@
 
 namespace trireme::comm {
 
-// A transfer under way. The bytes stay valid and untouched (send: unchanged) until wait() returned.
+// A transfer under way. The bytes stay valid and untouched (send: unchanged) until wait() returned. Destroying it
+// before that breaks the communication with the peer, since what follows could no longer be matched.
 class Transfer {
  public:
   virtual ~Transfer() = default;
@@ -25,7 +26,8 @@ class Communicator {
   virtual int world_size() const = 0;
 
   // Transfers between two ranks match in issue order, and sizes must be equal (TR1103 where the backend can see it).
-  // Neither call blocks on the peer. Post sends before waiting for receives.
+  // Neither call blocks on the peer. Post sends before waiting for receives. Empty transfers are done at once and match
+  // nothing.
   virtual std::unique_ptr<Transfer> send(std::span<const std::byte> bytes, int to) = 0;
   virtual std::unique_ptr<Transfer> receive(std::span<std::byte> bytes, int from) = 0;
 

@@ -25,24 +25,25 @@ at::Tensor as_tensor(const std::byte* bytes, std::size_t count) {
   return at::from_blob(const_cast<std::byte*>(bytes), {static_cast<std::int64_t>(count)}, at::kByte);
 }
 
-// "[/a/b/pair.cc:538] Connection closed by peer [127.0.0.1]:43" without the source line.
-std::string words_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  text = text.substr(0, text.find('\n'));
-  const std::size_t bracket = text.find("] ");
-  return text.starts_with('[') && bracket != std::string::npos ? text.substr(bracket + 2) : text;
+// GLOO_SOCKET_IFNAME has its meaning for c10d here too.
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& local_address) {
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface == nullptr) return c10d::ProcessGroupGloo::createDeviceForHostname(local_address);
+  try {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  } catch (const std::exception& error) {
+    throw Error(3052, "environment", "GLOO_SOCKET_IFNAME is \"" + std::string(interface) + "\": " + words_of(error),
+                "name one interface of this machine (`ip addr` lists them), or unset it");
+  }
 }
 
 // One rank's end of the group, shared by the communicator and the transfers under way.
 class Group {
  public:
   Group(const JobStore& store, const GlooOptions& options) : rank_(options.rank), silence_(options.silence) {
-    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.connect);
-    gloo->devices.push_back(interface != nullptr
-                                ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                                : c10d::ProcessGroupGloo::createDeviceForHostname(options.local_address));
+    gloo->threads = 1;  // they serve Gloo's own collectives, which nobody calls
+    gloo->devices.push_back(make_device(options.local_address));
     auto keys = c10::make_intrusive<c10d::PrefixStore>("gloo", store.keys);
     group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(keys, options.rank, options.world_size, gloo);
   }

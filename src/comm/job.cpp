@@ -124,7 +124,8 @@ Membership::Membership(std::unique_ptr<Communicator> communicator, std::unique_p
     : comm(std::move(communicator)), heard_(std::make_shared<Heard>()), control(std::move(channel)) {
   control->listen([heard = heard_, comm = comm.get()](const RankFailure& failure) {
     heard->set(failure);
-    comm->abort(to_error(failure).what());
+    const Error cause = to_error(failure);
+    comm->abort(cause.place() + ": " + cause.message());
   });
 }
 

@@ -1,5 +1,6 @@
 #include "comm/message.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 

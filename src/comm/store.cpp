@@ -1,5 +1,6 @@
 #include "comm/store.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -61,6 +62,14 @@ std::string variable(const char* name) {
 }
 
 }  // namespace
+
+std::string words_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  text = text.substr(0, text.find('\n'));
+  const std::size_t bracket = text.find("] ");
+  return text.starts_with('[') && bracket != std::string::npos ? text.substr(bracket + 2) : text;
+}
 
 JobStorePtr make_agent_store(std::shared_ptr<AgentLink> link, milliseconds timeout) {
   return std::make_shared<JobStore>(JobStore{c10::make_intrusive<AgentStore>(std::move(link), timeout)});

@@ -22,6 +22,8 @@ class KeyServer {
   std::vector<Reply> handle(int rank, const comm::Message& message);
 
  private:
+  void add_bytes(std::size_t count);
+
   struct Waiting {
     int rank;
     std::int64_t id;
