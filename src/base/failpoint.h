@@ -1,8 +1,8 @@
 // Named places at which a test makes the program fail on purpose.
 //
 // TRIREME_FAILPOINTS="checkpoint.before_manifest=kill@2;step=throw@rank1@5": entries NAME=ACTION[@rankR][@N|@every], on
-// the N-th hit (default 1) in this process (of rank R only, if given). Actions: throw, kill (SIGKILL), exit(CODE), hang,
-// sleep(MS). An entry that cannot be read is Error TR3090. Costs one relaxed load when the variable is unset.
+// the N-th hit (default 1) in this process (of rank R only, if given). Actions: throw, kill (SIGKILL), exit(CODE),
+// hang, sleep(MS). An entry that cannot be read is Error TR3090. Costs one relaxed load when the variable is unset.
 #pragma once
 #include <string_view>
 

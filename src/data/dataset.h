@@ -40,7 +40,7 @@ class Dataset {
   std::uint64_t num_bytes() const;  // of text, without end-of-document marks
   std::int64_t vocabulary() const;
   std::int64_t sequence_length() const;  // T
-  const std::string& digest() const;  // of the manifest: equal for equal data, wherever it and its inputs lie
+  const std::string& digest() const;     // of the manifest: equal for equal data, wherever it and its inputs lie
   const std::string& tokenizer_digest() const;
   std::filesystem::path tokenizer_folder() const;  // prepare() keeps the tokenizer beside the shards
   void read(std::uint64_t sample, const SampleRows& rows) const;

@@ -27,10 +27,10 @@ struct LlamaConfig {
 // unless tied). Throws Error TR1201 with the offending value for impossible sizes.
 //
 // Workspaces are sized for the compute threads that the calling thread has now (kernels::set_num_threads); running with
-// more throws TR1206. The head's describe(Phase::backward) is that of loss(), describe(Phase::forward) that of logits().
-// The embedding checks ids, positions and document starts (TR1202 .. TR1204), the head checks labels (TR1205).
-// compute_dtype is f32 or bf16; f64 for tests. bf16 weight gradients add up in fp32 and are rounded to bf16 once a
-// micro-batch, also over the chunks of the loss.
+// more throws TR1206. The head's describe(Phase::backward) is that of loss(), describe(Phase::forward) that of
+// logits(). The embedding checks ids, positions and document starts (TR1202 .. TR1204), the head checks labels
+// (TR1205). compute_dtype is f32 or bf16; f64 for tests. bf16 weight gradients add up in fp32 and are rounded to bf16
+// once a micro-batch, also over the chunks of the loss.
 Chain make_llama(const LlamaConfig& config, DType compute_dtype);
 
 }  // namespace trireme
