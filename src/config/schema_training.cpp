@@ -129,7 +129,7 @@ std::vector<Key> optimizer_keys() {
                    {"lr_warmup_iters", kMegatron}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::warmup_steps>(),
-       .doc = "Steps of linear rise from 0 to learning_rate; at most max_steps."},
+       .doc = "Steps of linear rise from 0 to learning_rate."},
       {.name = "training.lr_scheduler",
        .type = Type::choice,
        .fallback = "cosine",
