@@ -48,8 +48,8 @@ TEST(List, IsNewestFirstInNumericOrder) {
   const TemporaryFolder folder;
   EXPECT_EQ(listed_steps(folder.path() / "nowhere"), Steps{});
   const int attempt = begin_attempt(folder.path(), "run", 0);
-  for (const std::int64_t step : {9, 100, 10, 123456789, 99}) save_step(folder.path(), attempt, step);
-  EXPECT_EQ(listed_steps(folder.path()), (Steps{123456789, 100, 99, 10, 9}));
+  for (const std::int64_t step : {9, 100, 10, 100000000, 99999999}) save_step(folder.path(), attempt, step);
+  EXPECT_EQ(listed_steps(folder.path()), (Steps{100000000, 99999999, 100, 10, 9}));
 }
 
 TEST(List, TellsWhatItPassesOver) {

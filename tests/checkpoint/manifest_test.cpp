@@ -193,8 +193,17 @@ TEST(Coverage, AgreesWithCounting) {
     }
     if (pick(0, 1) == 0) {  // ... and spoil half of them
       Box& box = boxes[static_cast<std::size_t>(pick(0, static_cast<int>(boxes.size()) - 1))];
+      const std::int64_t by = pick(0, 1) == 0 ? 1 : -1;
       std::int64_t* const sides[] = {&box.row_begin, &box.row_end, &box.column_begin, &box.column_end};
-      *sides[pick(0, 3)] += pick(0, 1) == 0 ? 1 : -1;
+      const int side = pick(0, 3), kind = pick(0, 2);
+      if (kind == 0) {
+        *sides[side] += by;
+      } else if (kind == 1) {  // moved as a whole: what it overlaps is as large as the gap that it leaves
+        *sides[side / 2 * 2] += by;
+        *sides[side / 2 * 2 + 1] += by;
+      } else {
+        box = boxes[static_cast<std::size_t>(pick(0, static_cast<int>(boxes.size()) - 1))];
+      }
     }
     std::shuffle(boxes.begin(), boxes.end(), random);
     std::map<std::pair<std::int64_t, std::int64_t>, int> count;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 
 #include "base/random.h"
@@ -69,7 +68,8 @@ void expect_state(const fs::path& folder, std::int64_t step) {
     const std::int64_t columns = rows == 0 ? 4 : numel / rows;
     std::vector<float> values(static_cast<std::size_t>(numel), -1);
     reader.read(tensor.name, tensor.shape, 0, rows, 0, columns, values.data(), columns);
-    EXPECT_TRUE(std::memcmp(values.data(), tensor.data.data(), tensor.data.size()) == 0) << tensor.name;
+    const auto read = std::as_bytes(std::span(values));
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), tensor.data.begin(), tensor.data.end())) << tensor.name;
   }
 }
 

@@ -230,6 +230,7 @@ TEST(Locate, SplitsRangesThatBeginAndEndInsideRows) {
   EXPECT_EQ(boxes(5, 36), (std::vector<Box>{{0, 1, 3, 6}, {1, 3, 0, 6}, {3, 4, 0, 4}}));
   EXPECT_EQ(boxes(13, 16), (std::vector<Box>{{1, 2, 1, 4}})) << "inside one row";
   EXPECT_EQ(boxes(1, 38), (std::vector<Box>{{0, 4, 0, 6}})) << "only padding is cut off";
+  EXPECT_EQ(boxes(12, 38), (std::vector<Box>{{1, 4, 0, 6}})) << "a row that begins where the tensor does is whole";
   EXPECT_EQ(boxes(8, 12), std::vector<Box>{}) << "padding at the end of one row and the begin of the next";
   EXPECT_EQ(boxes(15, 25), (std::vector<Box>{{1, 2, 3, 6}, {2, 3, 0, 3}})) << "no whole row between";
   EXPECT_EQ(boxes(40, 256), std::vector<Box>{});
