@@ -264,14 +264,21 @@ bool flip_adds(Programs& programs, const Case& setting, Dice& dice) {
 // Another buffer in the place of one: of the same kind, and alike but for the micro-batch or the group.
 bool swap_buffer(Programs& programs, const Case& setting, Dice& dice, bool (*alike)(const Buffer&, const Buffer&)) {
   Program& program = any_program(programs, dice);
-  const int at = pick(program.instructions, dice, [](const Instruction& i) { return !i.reads.empty(); });
-  Instruction& instruction = program.instructions[at];
-  auto& list = dice.chance(60) ? instruction.reads : instruction.writes;
-  int& id = list[dice.below(static_cast<int>(list.size()))];
-  const Buffer& old = program.buffers[id];
-  const int other = pick(program.buffers, dice, [&](const Buffer& b) { return b.kind == old.kind && alike(b, old); });
-  if (other < 0) return false;
-  id = other;
+  const auto fits = [&](int id, const Buffer& other) {
+    return other.kind == program.buffers[id].kind && alike(other, program.buffers[id]);
+  };
+  std::vector<int*> uses;
+  for (Instruction& instruction : program.instructions) {
+    for (std::vector<int>* list : {&instruction.reads, &instruction.writes}) {
+      for (int& id : *list) {
+        const auto fits_this = [&](const Buffer& other) { return fits(id, other); };
+        if (std::any_of(program.buffers.begin(), program.buffers.end(), fits_this)) uses.push_back(&id);
+      }
+    }
+  }
+  if (uses.empty()) return false;
+  int& id = *uses[dice.below(static_cast<int>(uses.size()))];
+  id = pick(program.buffers, dice, [&](const Buffer& other) { return fits(id, other); });
   relower_sometimes(programs, setting, dice);
   return true;
 }
