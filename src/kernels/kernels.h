@@ -2,10 +2,10 @@
 //
 // Everything is row-major and contiguous unless a stride is given. Sizes: B batch, T sequence, C width, H query heads,
 // K key/value heads, D head size, F feed-forward width, V vocabulary, N rows. Nothing allocates; callers own all
-// memory. OpenMP threads of the calling thread (omp_set_num_threads) split rows; results do not depend on timing, and
-// for elementwise kernels not on the split or offset either. T is float, bfloat16 or double; Acc is float for float and
-// bfloat16, double for double. Sums are taken in Acc with a fixed number of lanes, so the same bits come out at every
-// offset and level width.
+// memory. OpenMP threads of the calling thread (set_num_threads) share the rows; no result depends on their number or
+// on timing, and those of elementwise kernels not on where a run begins either. T is float, bfloat16 or double; Acc is
+// float for float and bfloat16, double for double. Sums are taken in Acc, with a fixed number of lanes. Levels need not
+// give the same bits: baseline has no fused multiply-add.
 #pragma once
 #include <cstdint>
 #include <string_view>
