@@ -61,6 +61,7 @@ std::atomic<bool> stop_requested{false};  // a signal handler can reach nothing 
 void request_stop_on_signals() {
   struct sigaction action {};
   action.sa_handler = [](int) { stop_requested.store(true, std::memory_order_relaxed); };
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away costs lines, not the run
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
 }
 

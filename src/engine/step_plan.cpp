@@ -118,6 +118,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .weights_are_master = fp32,
                   .gradient_slots = options.gradient_slots};
   std::vector<schedule::Program> programs;
+  programs.reserve(static_cast<std::size_t>(world_size));
   for (int r = 0; r < world_size; ++r) {
     programs.push_back(schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options));
   }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 class DataCommand : public ::testing::Test {
  protected:
   fs::path write(const std::string& name, const std::string& bytes) const {
-    const fs::path path = folder_.path() / name;
+    fs::path path = folder_.path() / name;
     fs::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << bytes;
     return path;

@@ -157,8 +157,9 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
 TEST(Quickstart, FirstLossIsThatOfAnUntrainedModel) {
   Folder folder;
   const ProcessResult result =
-      run({TRIREME_BINARY, "train", TRIREME_SOURCE_DIR "/configs/quickstart.yaml", "output_dir=" + folder.run.string(),
-           "data.path=" + tiny_data().string(), "training.max_steps=1", "checkpoint.resume=never"});
+      run({TRIREME_BINARY, "train", std::string(TRIREME_SOURCE_DIR) + "/configs/quickstart.yaml",
+           "output_dir=" + folder.run.string(), "data.path=" + tiny_data().string(), "training.max_steps=1",
+           "checkpoint.resume=never"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NEAR(read_metrics(folder.run).losses.at(0), std::log(257.0), 0.05);
 }

@@ -13,7 +13,7 @@ namespace trireme::testing {
 namespace fs = std::filesystem;
 
 fs::path write_config(const TinyRun& run) {
-  const fs::path path = run.output_dir.parent_path() / "tiny.yaml";
+  fs::path path = run.output_dir.parent_path() / "tiny.yaml";
   std::ofstream(path) << config::to_yaml(tiny_plan(run));
   return path;
 }

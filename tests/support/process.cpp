@@ -32,6 +32,7 @@ Process::Process(const std::vector<std::string>& command, const std::map<std::st
   folder_ = pattern;
   std::ofstream(folder_ + "/in", std::ios::binary) << input;
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_ = fork();

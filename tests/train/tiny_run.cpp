@@ -112,6 +112,7 @@ TinyResult train_tiny(const TinyRun& run) {
   };
 
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(run.ranks));
   for (int rank = 0; rank < run.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {
