@@ -5,6 +5,24 @@
 #include "data/tokenizer_text.h"
 
 namespace trireme::data {
+namespace {
+
+constexpr const char* kDescription = R"({
+  "version": "1.0",
+  "truncation": null,
+  "padding": null,
+  "added_tokens": [{"id": 261, "content": "<|endoftext|>", "single_word": false, "lstrip": false, "rstrip": false,
+                    "normalized": false, "special": true}],
+  "normalizer": null,
+  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+  "post_processor": null,
+  "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+  "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "merges": ["h e", "l l", "he ll", "hell o", "\u0120 hello"]}
+})";
+
+}  // namespace
 
 std::string byte_name(int byte) {
   int unprintable = 0;
@@ -24,33 +42,9 @@ nlohmann::json small_tokenizer() {
        {std::string("he"), std::string("ll"), std::string("hell"), std::string("hello"), space + "hello"}) {
     vocabulary[name] = next++;
   }
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens",
-           {{{"id", 261},
-             {"content", "<|endoftext|>"},
-             {"single_word", false},
-             {"lstrip", false},
-             {"rstrip", false},
-             {"normalized", false},
-             {"special", true}}}},
-          {"normalizer", nullptr},
-          {"pre_tokenizer",
-           {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}}},
-          {"post_processor", nullptr},
-          {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}}},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", false},
-            {"vocab", vocabulary},
-            {"merges", {"h e", "l l", "he ll", "hell o", space + " hello"}}}}};
+  nlohmann::json description = nlohmann::json::parse(kDescription);
+  description["model"]["vocab"] = std::move(vocabulary);
+  return description;
 }
 
 void TokenizerOnDisk::write(const std::string& name, const std::string& text) const {
