@@ -79,7 +79,7 @@ TEST(Dataset, RowsEqualTheDefinitionOnRandomDocuments) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 24; ++round) {
     const TempFolder folder;
     const std::int64_t length = 1 + static_cast<std::int64_t>(random() % 12);
     const std::int64_t vocabulary = round % 2 == 0 ? 300 : 100'000;
@@ -90,7 +90,7 @@ TEST(Dataset, RowsEqualTheDefinitionOnRandomDocuments) {
         id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(vocabulary));
     }
     documents.front().resize(static_cast<std::size_t>(length) + 1, 3);
-    write_split(folder.path(), documents, vocabulary, 1 + random() % 15);
+    write_split(folder.path(), documents, vocabulary, 3 + random() % 30);
     for (const bool borders : {false, true}) {
       const Dataset dataset(folder.path(), "train", {length, borders});
       ASSERT_EQ(dataset.num_samples(), (dataset.num_tokens() - 1 + static_cast<std::uint64_t>(length) - 1) /

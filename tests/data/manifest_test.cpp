@@ -104,7 +104,7 @@ TEST_F(Manifests, RandomEditsNeverDoAnythingElse) {
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   int refused = 0;
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 400; ++i) {
     std::string text = text_;
     const std::size_t at = 50 + random() % (text.size() - 50);
     if (i % 3 == 0) text.erase(at, 1 + random() % 20);
@@ -114,7 +114,7 @@ TEST_F(Manifests, RandomEditsNeverDoAnythingElse) {
     EXPECT_TRUE(code == 0 || (code >= 4022 && code <= 4033)) << code << " at " << at;
     refused += code != 0 ? 1 : 0;
   }
-  EXPECT_GT(refused, 500);
+  EXPECT_GT(refused, 130);
 }
 
 // The digest that a checkpoint keeps names the data, not where it lies.
