@@ -19,21 +19,25 @@ struct Folder {
   fs::path run = folder.path() / "run";
 };
 
-TEST(Processes, HaveTheBitsOfThreadsOnAnyNumberOfRanks) {
-  for (const bool tied : {true, false}) {
-    Folder threads;
-    TinyRun run{.ranks = 1, .micro_batches = 5, .tied = tied, .output_dir = threads.run};
-    const TinyResult serial = train_tiny(run);
-    for (const int ranks : {1, 2, 3, 4}) {
-      Folder processes;
-      run.output_dir = processes.run;
-      const ProcessResult result = testing::run(launch_command(ranks, write_config(run)));
-      ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-      EXPECT_EQ(read_metrics(run.output_dir).losses, serial.losses) << ranks << " ranks";
-      EXPECT_EQ(weights_digest(run.output_dir), serial.weights_digest) << ranks << " ranks";
-    }
+class SameBitsAsThreads : public ::testing::TestWithParam<std::tuple<int, bool>> {};
+
+TEST_P(SameBitsAsThreads, OnAnyNumberOfProcesses) {
+  Folder threads;
+  TinyRun tiny{
+      .ranks = 1, .micro_batches = std::get<0>(GetParam()), .tied = std::get<1>(GetParam()), .output_dir = threads.run};
+  const TinyResult serial = train_tiny(tiny);
+  for (const int ranks : {1, 2, 3, 4}) {
+    Folder processes;
+    tiny.output_dir = processes.run;
+    const ProcessResult result = run(launch_command(ranks, write_config(tiny)));
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_EQ(read_metrics(tiny.output_dir).losses, serial.losses) << ranks << " ranks";
+    EXPECT_EQ(weights_digest(tiny.output_dir), serial.weights_digest) << ranks << " ranks";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(MicroBatches, SameBitsAsThreads,
+                         ::testing::Combine(::testing::Values(4, 5, 6), ::testing::Bool()));
 
 TEST(Processes, StartedByHandFindEachOtherByMasterAddrAndPort) {
   Folder threads, hand;
