@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/failpoint.h"
+#include "chain/forward.h"
 #include "comm/collectives.h"
 
 namespace trireme::engine {
@@ -23,16 +24,6 @@ struct Engine::Bound {
 };
 
 namespace {
-
-// The arena must also hold an evaluation: two boundaries and a workspace.
-std::int64_t evaluation_bytes(const schedule::ChainSpec& chain) {
-  std::int64_t boundary = 0, workspace = 0;
-  for (const auto& unit : chain.units) {
-    boundary = std::max(boundary, unit.output_bytes);
-    workspace = std::max({workspace, unit.forward_workspace_bytes, unit.backward_workspace_bytes});
-  }
-  return 2 * ((boundary + 255) / 256 * 256) + workspace;
-}
 
 std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup& group, const Chain& chain) {
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
@@ -53,7 +44,7 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.program),
-      arena_(std::max(plan_.program.arena_bytes, evaluation_bytes(plan_.chain))) {
+      arena_(std::max(plan_.program.arena_bytes, forward_bytes(chain, options.micro_batch))) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   for (const auto& unit : chain.units) {
     auto& views = unit_parameters_.emplace_back();
@@ -268,20 +259,8 @@ void Engine::run_step(const Instruction& instruction) {
 }
 
 LossResult Engine::evaluate(const Batch& batch) {
-  std::int64_t boundary = 0;
-  for (const auto& unit : plan_.chain.units) boundary = std::max(boundary, unit.output_bytes);
-  boundary = (boundary + 255) / 256 * 256;
-  std::byte* workspace = arena_.at(2 * boundary);
-  std::vector<Tensor> input;
-  for (std::size_t u = 0; u + 1 < chain_.units.size(); ++u) {
-    const Unit& unit = *chain_.units[u];
-    std::vector<Tensor> output =
-        boundary_views(unit.output(batch.shape), arena_.at(static_cast<std::int64_t>(u % 2) * boundary));
-    unit.forward({batch, parameters_of(static_cast<int>(u)), input, output, nullptr, workspace});
-    input = std::move(output);
-  }
-  const auto head = static_cast<int>(chain_.units.size()) - 1;
-  return chain_.units.back()->loss({batch, parameters_of(head), input, {}, {}, 0.0, workspace});
+  const HeadInput head = forward_to_head(chain_, batch, unit_parameters_, arena_.at(0));
+  return chain_.units.back()->loss({batch, unit_parameters_.back(), head.boundary, {}, {}, 0.0, head.workspace});
 }
 
 }  // namespace trireme::engine

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "chain/forward.h"
 #include "checkpoint/checkpoint.h"
 #include "config/plan.h"
 #include "kernels/kernels.h"
@@ -35,19 +36,6 @@ Found find_checkpoint(const fs::path& where) {
         "give the output_dir of a run that saved, or one of its checkpoints/step-N folders");
   }
   return {candidates.front().folder, checkpoints.parent_path()};
-}
-
-std::int64_t workspace_bytes(const Chain& chain, const BatchShape& shape) {
-  std::int64_t bytes = 0;
-  for (const auto& unit : chain.units) bytes = std::max(bytes, unit->describe(Phase::forward, shape).workspace_bytes);
-  return bytes;
-}
-
-std::int64_t largest_boundary(const Chain& chain, const BatchShape& shape) {
-  std::int64_t bytes = 0;
-  for (std::size_t u = 0; u + 1 < chain.units.size(); ++u)
-    bytes = std::max(bytes, boundary_bytes(chain.units[u]->output(shape)));
-  return (bytes + 255) / 256 * 256;
 }
 
 }  // namespace
@@ -110,8 +98,7 @@ Generator::Generator(const fs::path& where) {
     auto& own = unit_parameters_.emplace_back();
     for (const int parameter : unit->parameters()) own.push_back(views[static_cast<std::size_t>(parameter)]);
   }
-  const BatchShape longest{1, chain_.max_positions};
-  arena_ = engine::Memory(2 * largest_boundary(chain_, longest) + workspace_bytes(chain_, longest));
+  arena_ = engine::Memory(forward_bytes(chain_, {1, chain_.max_positions}));
 }
 
 Generator::~Generator() = default;
@@ -126,20 +113,11 @@ std::vector<float> Generator::next_logits(const std::vector<std::int32_t>& ids) 
                     labels.data(),
                     positions.data(),
                     starts.data()};
-  const BatchShape longest{1, chain_.max_positions};
-  const std::int64_t boundary = largest_boundary(chain_, longest);
-  std::byte* workspace = arena_.at(2 * boundary);
-  std::vector<Tensor> input;
-  for (std::size_t u = 0; u + 1 < chain_.units.size(); ++u) {
-    std::vector<Tensor> output =
-        boundary_views(chain_.units[u]->output(batch.shape), arena_.at(static_cast<std::int64_t>(u % 2) * boundary));
-    chain_.units[u]->forward({batch, unit_parameters_[u], input, output, nullptr, workspace});
-    input = std::move(output);
-  }
+  const HeadInput head = forward_to_head(chain_, batch, unit_parameters_, arena_.at(0));
   std::vector<float> logits(static_cast<std::size_t>(chain_.vocabulary));
   const std::int64_t last = length - 1;
-  chain_.units.back()->logits({batch, unit_parameters_.back(), input, {}, nullptr, workspace}, std::span(&last, 1),
-                              logits.data());
+  const ForwardArguments arguments{batch, unit_parameters_.back(), head.boundary, {}, nullptr, head.workspace};
+  chain_.units.back()->logits(arguments, std::span(&last, 1), logits.data());
   return logits;
 }
 

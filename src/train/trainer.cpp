@@ -119,7 +119,7 @@ RunResult Trainer::run() {
     if (!last && eval_interval > 0 && step_ % eval_interval == 0) evaluate();
     if (!last && report.stop_requested) {
       save();
-      emit({{"event", "stop"}, {"step", step_}, {"reason", "signal"}});
+      emit_end("stop");
       if (is_first_rank())
         log::info(fmt::format("stopped on request after step {}; the same command goes on from there", step_));
       return {step_, true};
@@ -133,7 +133,12 @@ RunResult Trainer::run() {
 void Trainer::finish() {
   save();
   evaluate();
-  emit({{"event", "done"},
+  emit_end("done");
+}
+
+// With what tells which tokens the run has consumed.
+void Trainer::emit_end(const char* name) {
+  emit({{"event", name},
         {"step", step_},
         {"data_position", position_},
         {"seed", plan_.training.seed},

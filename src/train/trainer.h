@@ -60,6 +60,7 @@ class Trainer {
   void save_or_go_on();  // in mid-run: a failed save is told and tried again at the next interval
   void evaluate();
   void emit(const nlohmann::json& event);
+  void emit_end(const char* name);
   monitor::StepRecord record_of(const engine::StepReport& report, double seconds);
   std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }
   bool is_first_rank() const { return comm_.rank() == 0; }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <regex>
 
 #include "cli/run_files.h"
 #include "support/temporary_folder.h"
@@ -55,6 +54,13 @@ std::vector<std::string> everything_below(const fs::path& folder) {
   return names;
 }
 
+// "error TR2104: "
+int count_errors(const std::string& text) {
+  int count = 0;
+  for (std::size_t at = 0; (at = text.find("error TR", at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
 // Runs it; whatever files the case has before, it has after, and no others but logs.
 void expect_error(const Case& c, std::vector<std::string> arguments, const Expectation& expected,
                   const std::map<std::string, std::string>& environment = {}) {
@@ -62,10 +68,7 @@ void expect_error(const Case& c, std::vector<std::string> arguments, const Expec
   arguments.insert(arguments.begin(), TRIREME_BINARY);
   const ProcessResult result = run(arguments, environment);
   EXPECT_EQ(result.exit_code, expected.exit_code) << result.out << result.err;
-  static const std::regex form("error TR[0-9]{4}: ");
-  EXPECT_EQ(std::distance(std::sregex_iterator(result.err.begin(), result.err.end(), form), std::sregex_iterator()), 1)
-      << "exactly one error is due:\n"
-      << result.err;
+  EXPECT_EQ(count_errors(result.err), 1) << "exactly one error is due:\n" << result.err;
   for (const std::string& word : expected.words) {
     EXPECT_NE(result.err.find(word), std::string::npos) << word << " is not in\n" << result.err;
   }

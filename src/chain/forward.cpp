@@ -1,0 +1,40 @@
+#include "chain/forward.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+std::int64_t largest_boundary(const Chain& chain, const BatchShape& shape) {
+  std::int64_t bytes = 0;
+  for (std::size_t u = 0; u + 1 < chain.units.size(); ++u) {
+    bytes = std::max(bytes, boundary_bytes(chain.units[u]->output(shape)));
+  }
+  return (bytes + 255) / 256 * 256;
+}
+
+}  // namespace
+
+std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
+  std::int64_t workspace = chain.units.back()->describe(Phase::backward, shape).workspace_bytes;  // the loss
+  for (const auto& unit : chain.units) {
+    workspace = std::max(workspace, unit->describe(Phase::forward, shape).workspace_bytes);
+  }
+  return 2 * largest_boundary(chain, shape) + workspace;
+}
+
+HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
+                          std::byte* memory) {
+  const std::int64_t boundary = largest_boundary(chain, batch.shape);
+  HeadInput result;
+  result.workspace = memory + 2 * boundary;
+  for (std::size_t u = 0; u + 1 < chain.units.size(); ++u) {
+    std::byte* place = memory + static_cast<std::int64_t>(u % 2) * boundary;
+    std::vector<Tensor> output = boundary_views(chain.units[u]->output(batch.shape), place);
+    chain.units[u]->forward({batch, parameters[u], result.boundary, output, nullptr, result.workspace});
+    result.boundary = std::move(output);
+  }
+  return result;
+}
+
+}  // namespace trireme
