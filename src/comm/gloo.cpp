@@ -1,9 +1,10 @@
 // c10d's ProcessGroupGloo as ordered bytes between pairs, with the abort that it lacks.
 #include <ATen/ops/from_blob.h>
 
-#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <set>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
@@ -51,15 +52,25 @@ class Group {
   int rank() const { return rank_; }
   int world_size() const { return group_->getSize(); }
 
+  // Starts a transfer; finish() must follow.
   WorkPtr start(bool sends, const std::byte* bytes, std::size_t count, int peer, int tag) {
-    const auto reason = aborted();
-    if (reason) throw aborted_error(*reason);
+    if (const auto reason = aborted()) throw aborted_error(*reason);
     std::vector<at::Tensor> tensors{as_tensor(bytes, count)};
+    WorkPtr work;
     try {
-      return sends ? group_->send(tensors, peer, tag) : group_->recv(tensors, peer, tag);
+      work = sends ? group_->send(tensors, peer, tag) : group_->recv(tensors, peer, tag);
     } catch (const std::exception& error) {
       throw failed_error(peer, error);
     }
+    const std::lock_guard lock(mutex_);
+    under_way_.insert(work);
+    if (aborted_) work->abort();
+    return work;
+  }
+
+  void finish(const WorkPtr& work) {
+    const std::lock_guard lock(mutex_);
+    under_way_.erase(work);
   }
 
   void wait(c10d::Work& work, int peer) {
@@ -71,8 +82,9 @@ class Group {
     throw aborted_error(aborted().value_or("the transfer was cancelled"));
   }
 
-  // An expired receive closes every pair of the group and so frees all calls. A pair that is broken already fails at
-  // once and closes nothing, hence one for each peer.
+  // An expired receive closes every pair of the group: nothing touches the callers' bytes any more, and the peers
+  // notice. A pair that is broken already fails at once and closes nothing, hence one for each peer. Then every wait is
+  // ended: Gloo forgets a send whose connection breaks just as the peer asks for its bytes.
   void abort(const std::string& reason) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -80,18 +92,23 @@ class Group {
       aborted_ = reason;
     }
     for (int peer = 0; peer < world_size(); ++peer) {
-      if (peer == rank_) continue;
-      try {
-        std::byte never{};
-        std::vector<at::Tensor> tensors{as_tensor(&never, 1)};
-        group_->recv(tensors, peer, kAbortTag)->wait(kAbortExpiry);
-      } catch (const std::exception&) {
-        // The expiry is what is wanted.
-      }
+      if (peer != rank_) expire_receive(peer);
     }
+    const std::lock_guard lock(mutex_);
+    for (const WorkPtr& work : under_way_) work->abort();
   }
 
  private:
+  void expire_receive(int peer) noexcept {
+    try {
+      std::byte never{};
+      std::vector<at::Tensor> tensors{as_tensor(&never, 1)};
+      group_->recv(tensors, peer, kAbortTag)->wait(kAbortExpiry);
+    } catch (const std::exception&) {
+      // The expiry is what is wanted.
+    }
+  }
+
   std::optional<std::string> aborted() const {
     const std::lock_guard lock(mutex_);
     return aborted_;
@@ -111,6 +128,7 @@ class Group {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   mutable std::mutex mutex_;
   std::optional<std::string> aborted_;
+  std::set<WorkPtr> under_way_;
 };
 
 class GlooTransfer final : public Transfer {
@@ -122,6 +140,7 @@ class GlooTransfer final : public Transfer {
 
   // Bytes that nobody waited for are about to go away under Gloo's feet, and what follows could not be matched.
   ~GlooTransfer() override {
+    group_->finish(work_);
     if (!done_) group_->abort("a transfer with rank " + std::to_string(peer_) + " was dropped while under way");
   }
 
@@ -178,6 +197,7 @@ class GlooCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_gloo(const JobStore& store, const GlooOptions& options) {
+  ::signal(SIGPIPE, SIG_IGN);  // Gloo writes to peers that are gone with plain writev
   try {
     return std::make_unique<GlooCommunicator>(store, options);
   } catch (const Error&) {

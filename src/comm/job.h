@@ -49,8 +49,8 @@ struct Membership {
 
 // Gloo through the agent's socket as store, or through a TCPStore at MASTER_ADDR:MASTER_PORT (rank 0 serves it, unless
 // torchrun does: TORCHELASTIC_USE_AGENT_STORE=True); a world of one needs neither. Takes over the control descriptor,
-// so once a process. Throws TR1110, naming the ranks, when peers do not come within timeout_s; its errors are reported
-// to the other ranks.
+// so once a process, and has the process ignore SIGPIPE. Throws TR1110, naming the ranks, when peers do not come within
+// timeout_s; its errors are reported to the other ranks.
 Membership join(const WorkerEnvironment& environment, int timeout_s = 300);
 
 // For a worker that fails before it joins: tells the agent, if there is one, why the process is about to end.

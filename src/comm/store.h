@@ -38,8 +38,9 @@ void claim_key(JobStore& store, const std::string& key, const std::string& value
 std::unique_ptr<ControlChannel> make_store_control(JobStorePtr store, int rank, int world_size);
 std::optional<RankFailure> find_failure(JobStore& store);  // what such a channel's report wrote
 
-// Gloo. local_address: of this machine, that the peers can reach. All ranks must come within `connect`; a transfer
-// fails with TR1101 when its peer is silent for `silence`.
+// Gloo. Has the process ignore SIGPIPE, with which Gloo would end it when a peer is gone. local_address: of this
+// machine, that the peers can reach. All ranks must come within `connect`; a transfer fails with TR1101 when its peer
+// is silent for `silence`.
 struct GlooOptions {
   int rank = 0, world_size = 1;
   std::string local_address;
