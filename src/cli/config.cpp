@@ -1,8 +1,8 @@
-#include <cstdio>
 #include <string>
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "config/document.h"
 #include "config/plan.h"
 
@@ -12,12 +12,6 @@ namespace {
 constexpr const char* kUsage =
     "usage: trireme config docs\n"
     "  docs   print every key of a configuration with its type, default and meaning, as Markdown\n";
-
-void print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error(3020, "standard output", "the text could not be written", "is the disk full?");
-  }
-}
 
 }  // namespace
 
@@ -34,6 +28,7 @@ int run_config(Arguments arguments) {
                 "write: trireme config docs");
   }
   print(config::schema_as_markdown());
+  flush_output();
   return 0;
 }
 

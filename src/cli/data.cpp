@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/parse.h"
 #include "data/dataset.h"
 #include "data/prepare.h"
@@ -30,18 +31,6 @@ constexpr const char* kUsage =
     "usage: trireme data ACTION [arguments]; `trireme data ACTION --help` tells more\n"
     "  prepare   text and JSONL files to token shards\n"
     "  show      samples of prepared data, as text\n";
-
-[[noreturn]] void fail_print() {
-  throw Error(3020, "standard output", "the text could not be written", "is the disk full?");
-}
-
-void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_print();
-}
-
-void print_all() {
-  if (std::fflush(stdout) != 0) fail_print();
-}
 
 // A bar that is drawn over itself on a terminal, a line now and then elsewhere.
 class ProgressBar {
@@ -136,7 +125,7 @@ int run_prepare(Arguments arguments) {
   print(fmt::format("{} {}: {} documents, {} tokens ({} held out), {} bytes of text, {:.2f} s\n", output,
                     report.was_up_to_date ? "is up to date" : "prepared", report.documents, report.tokens,
                     report.held_out_tokens, report.bytes, std::chrono::duration<double>(Clock::now() - begin).count()));
-  print_all();
+  flush_output();
   return 0;
 }
 
@@ -204,7 +193,7 @@ int run_show(Arguments arguments) {
   } else {
     for (const std::uint64_t sample : samples) show_sample(dataset, *tokenizer, sample);
   }
-  print_all();
+  flush_output();
   return 0;
 }
 

@@ -1,8 +1,8 @@
 // `trireme generate`: text from a checkpoint.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/parse.h"
 #include "train/generator.h"
 
@@ -31,12 +31,13 @@ int run_generate(Arguments arguments) {
   parse(app, arguments);
 
   train::Generator generator(checkpoint);
-  std::fputs(prompt.c_str(), stdout);
+  print(prompt);
   generator.generate(prompt, sampling, [](std::string_view piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
+    print(piece);
+    flush_output();
   });
-  std::fputc('\n', stdout);
+  print("\n");
+  flush_output();
   return 0;
 }
 

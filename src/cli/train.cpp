@@ -3,12 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cstdio>
 #include <optional>
 
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/parse.h"
 #include "comm/job.h"
 #include "config/plan.h"
@@ -108,7 +108,10 @@ void check_before_join(const TrainCommand& command, const comm::WorkerEnvironmen
 bool check_train(Arguments arguments, int world_size) {
   const TrainCommand command = parse_train(arguments);
   const std::string description = train::describe_run(command.plan, world_size);
-  if (command.dry_run) std::fputs(description.c_str(), stdout);
+  if (command.dry_run) {
+    print(description);
+    flush_output();
+  }
   return command.dry_run;
 }
 
@@ -117,7 +120,8 @@ int run_train(Arguments arguments) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
   if (command.dry_run) {
     check_environment(command, environment);
-    std::fputs(train::describe_run(command.plan, environment.world_size).c_str(), stdout);
+    print(train::describe_run(command.plan, environment.world_size));
+    flush_output();
     return 0;
   }
   request_stop_on_signals();

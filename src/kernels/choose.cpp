@@ -34,7 +34,7 @@ Level best_level() {
     if (cpu_has(level)) return level;
   }
   if (!cpu_has(Level::baseline)) {
-    throw Error(3020, "this machine", "the CPU is older than x86-64-v2 (SSE4.2), the least that Trireme needs");
+    throw Error(3060, "this machine", "the CPU is older than x86-64-v2 (SSE4.2), the least that Trireme needs");
   }
   return Level::baseline;
 }
@@ -45,10 +45,10 @@ Level choose_level() {
   for (Level level : {Level::baseline, Level::avx2, Level::avx512}) {
     if (wanted != to_string(level)) continue;
     if (cpu_has(level)) return level;
-    throw Error(3020, "TRIREME_CPU_LEVEL", std::string("this CPU has not got level ") + wanted,
+    throw Error(3060, "TRIREME_CPU_LEVEL", std::string("this CPU has not got level ") + wanted,
                 "unset it, or take " + std::string(to_string(best_level())));
   }
-  throw Error(3020, "TRIREME_CPU_LEVEL", std::string("there is no level \"") + wanted + "\"",
+  throw Error(3060, "TRIREME_CPU_LEVEL", std::string("there is no level \"") + wanted + "\"",
               "take baseline, avx2 or avx512, or unset it");
 }
 
@@ -56,7 +56,7 @@ Level choose_level() {
 template <class Choice>
 const Choice& of_level(Level level, const Choice& baseline, const Choice& avx2, const Choice& avx512) {
   if (!cpu_has(level)) {
-    throw Error(3020, "kernel level", "this CPU has not got level " + std::string(to_string(level)));
+    throw Error(3060, "kernel level", "this CPU has not got level " + std::string(to_string(level)));
   }
   return level == Level::avx512 ? avx512 : level == Level::avx2 ? avx2 : baseline;
 }

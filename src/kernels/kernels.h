@@ -91,7 +91,7 @@ struct FlatTable {
 };
 
 enum class Level : std::uint8_t { baseline, avx2, avx512 };
-Level level();  // the best that the CPU has, or what TRIREME_CPU_LEVEL names (Error TR3020 when the CPU has not got it)
+Level level();  // the best that the CPU has, or what TRIREME_CPU_LEVEL names (Error TR3060 when the CPU has not got it)
 std::string_view to_string(Level level);
 
 template <class T>

@@ -250,7 +250,7 @@ void choose_level(const char* name) {
 TEST(KernelsDeathTest, TheEnvironmentChoosesTheLevel) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(choose_level("baseline"), ::testing::ExitedWithCode(0), "^baseline");
-  EXPECT_EXIT(choose_level("sse9"), ::testing::ExitedWithCode(0), "TR3020.*sse9");
+  EXPECT_EXIT(choose_level("sse9"), ::testing::ExitedWithCode(0), "TR3060.*sse9");
 }
 
 }  // namespace
