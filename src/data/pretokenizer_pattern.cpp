@@ -169,11 +169,7 @@ class Translator {
       return;
     }
     previous_ = 0;
-    if (peek() == '?' && !counted) {
-      out_.push_back(pattern_[at_++]);
-    } else if (peek() == '+' && !counted) {
-      out_.push_back(pattern_[at_++]);
-    }
+    if (!counted && (peek() == '?' || peek() == '+')) out_.push_back(pattern_[at_++]);
     // a{2}+, a{2}? and a** mean other things in Ruby's dialect
     if (peek() == '?' || peek() == '*' || peek() == '+' || peek() == '{') refuse("a quantifier of a quantifier");
   }

@@ -28,7 +28,7 @@ std::vector<std::vector<std::int32_t>> read_ids(const fs::path& file) {
     std::uint32_t count = 0;
     std::memcpy(&count, bytes.data() + at, sizeof count);
     std::vector<std::int32_t>& ids = all.emplace_back(count);
-    std::memcpy(ids.data(), bytes.data() + at + sizeof count, count * sizeof(std::int32_t));
+    if (count > 0) std::memcpy(ids.data(), bytes.data() + at + sizeof count, count * sizeof(std::int32_t));
     at += sizeof count + count * sizeof(std::int32_t);
   }
   return all;
