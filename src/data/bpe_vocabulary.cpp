@@ -103,8 +103,8 @@ void VocabularyReader::add_merge(std::string_view left, std::string_view right,
     const std::optional<std::int32_t> found = id(name);
     if (!found || name.empty()) {
       throw Error(4107, describe_place(),
-                  "the merge of " + in_quotes(left) + " and " + in_quotes(right) + " needs the token " + in_quotes(name) +
-                      ", which the vocabulary lacks",
+                  "the merge of " + in_quotes(left) + " and " + in_quotes(right) + " needs the token " +
+                      in_quotes(name) + ", which the vocabulary lacks",
                   "vocabulary and merges do not belong together");
     }
     return *found;
