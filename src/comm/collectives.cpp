@@ -144,6 +144,7 @@ void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<s
 void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* accumulator,
                             std::int64_t slice_numel, int participants, bool first) {
   TRIREME_CHECK(participants >= 1 && participants <= comm.world_size(), "participants are ranks of this communicator");
+  if (slice_numel == 0) return;  // nothing is sent, and an empty slot may have no address
   TRIREME_CHECK((slot != nullptr) == (comm.rank() < participants), "exactly the participants pass a slot");
   float* slice = accumulator + comm.rank() * slice_numel;
   OrderedSum(comm, slot, slot_dtype, slice, slice_numel, participants).run(first);

@@ -58,6 +58,11 @@ bool connects(const addrinfo& target) {
   return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
+std::string as_numbers(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  return ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
 }  // namespace
 
 std::string local_address_toward(const std::string& host) {
@@ -70,22 +75,21 @@ std::string local_address_toward(const std::string& host) {
     auto* address = reinterpret_cast<sockaddr*>(&local);
     const bool routed = socket.fd() >= 0 && ::connect(socket.fd(), target->ai_addr, target->ai_addrlen) == 0 &&
                         ::getsockname(socket.fd(), address, &size) == 0;
-    char text[NI_MAXHOST];
-    if (routed && ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) return text;
+    if (routed) return as_numbers(address, size);
   }
   throw Error(3052, "environment", "MASTER_ADDR is \"" + host + "\", to which this machine has no route",
               "give the address of rank 0's machine");
 }
 
-bool await_listener(const std::string& host, int port, milliseconds limit) {
+std::optional<std::string> await_listener(const std::string& host, int port, milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   milliseconds pause{5};
+  const Addresses found = resolve(host, port, SOCK_STREAM);
   for (;;) {
-    const Addresses found = resolve(host, port, SOCK_STREAM);
     for (const addrinfo* target = found.get(); target != nullptr; target = target->ai_next) {
-      if (connects(*target)) return true;
+      if (connects(*target)) return as_numbers(target->ai_addr, target->ai_addrlen);
     }
-    if (std::chrono::steady_clock::now() > deadline) return false;
+    if (std::chrono::steady_clock::now() > deadline) return std::nullopt;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(100));
   }

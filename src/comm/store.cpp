@@ -84,14 +84,20 @@ JobStorePtr make_tcp_store(const WorkerEnvironment& environment, milliseconds ti
   options.timeout = timeout;
   const std::string address = environment.master_addr + ":" + std::to_string(environment.master_port);
   const std::string place = "rank " + std::to_string(environment.rank);
-  if (!serve && !await_listener(environment.master_addr, environment.master_port, timeout)) {
+  // The server connects to itself by the name it was given; the others to the address that answered.
+  const std::optional<std::string> host =
+      serve ? environment.master_addr : await_listener(environment.master_addr, environment.master_port, timeout);
+  if (!host) {
     throw Error(1110, place,
                 "nobody served the store at " + address + " within " + std::to_string(timeout.count() / 1000) + " s",
                 "is rank 0 running there? MASTER_ADDR and MASTER_PORT must be the same on all ranks");
   }
+  // For its logs c10d looks up the name of whoever connects, in the one thread that serves all: a name server that does
+  // not answer must not hold it up for ten seconds.
+  ::setenv("RES_OPTIONS", "timeout:1 attempts:1", 0);
   const std::string what = serve ? "cannot serve the store at " : "cannot reach the store at ";
   auto tcp = with_torch_errors(serve ? 1114 : 1110, place, what + address,
-                               [&] { return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options); });
+                               [&] { return c10::make_intrusive<c10d::TCPStore>(*host, options); });
   const std::string prefix =
       "trireme/" + variable("TORCHELASTIC_RUN_ID") + "/" + variable("TORCHELASTIC_RESTART_COUNT");
   return std::make_shared<JobStore>(JobStore{c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(tcp)), serve});

@@ -8,6 +8,7 @@
 
 #include "cli/run_files.h"
 #include "support/temporary_folder.h"
+#include "support/torchrun.h"
 
 namespace trireme::testing {
 namespace {
@@ -66,19 +67,14 @@ TEST(Processes, StartedByHandFindEachOtherByMasterAddrAndPort) {
 }
 
 TEST(Processes, RunUnderARealTorchrun) {
-  if (std::getenv("TRIREME_TEST_TORCHRUN") == nullptr)
-    GTEST_SKIP() << "set TRIREME_TEST_TORCHRUN=1: hangs at times on a loaded machine";
-  const std::string python = std::string(TRIREME_SOURCE_DIR) + "/.deps/oracle/bin/python";
-  if (!fs::exists(python) || run({python, "-c", "import torch.distributed.run"}).exit_code != 0) {
-    GTEST_SKIP() << "no torchrun here: `scripts/setup.sh --tests` installs one where Python 3.11 and CUDA 13 are";
-  }
   Folder threads, torchrun;
   TinyRun tiny{.ranks = 2, .micro_batches = 4, .steps = 6, .output_dir = threads.run};
   const TinyResult expected = train_tiny(tiny);
   tiny.output_dir = torchrun.run;
-  const ProcessResult result =
-      run({python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python", TRIREME_BINARY,
-           "train", "--config", write_config(tiny).string(), "--distributed"});
+  const std::vector<std::string> command =
+      torchrun_command({TRIREME_BINARY, "train", "--config", write_config(tiny).string(), "--distributed"});
+  if (command.empty()) GTEST_SKIP() << kNoTorchrun;
+  const ProcessResult result = run(command);
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(read_metrics(tiny.output_dir).losses, expected.losses);
   EXPECT_EQ(weights_digest(tiny.output_dir), expected.weights_digest);

@@ -52,6 +52,13 @@ TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
   }
 }
 
+TEST(Collectives, ReduceScatterOfNothingNeedsNoSlot) {
+  run_ranks(3, [](Communicator& comm) {
+    ordered_reduce_scatter(comm, nullptr, DType::f32, nullptr, 0, 2, true);
+    barrier(comm);
+  });
+}
+
 TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t slice : {131072, 131073, 400000}) {

@@ -25,7 +25,7 @@ class Process {
   ~Process();
   pid_t pid() const { return pid_; }
   // Kills it and fails the test when it runs on beyond the limit.
-  ProcessResult wait(std::chrono::seconds limit = std::chrono::seconds(120));
+  ProcessResult wait(std::chrono::seconds limit = std::chrono::seconds(300));
   void signal(int number) const;
   std::string out_so_far() const;
   std::string err_so_far() const;
