@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# .deps/oracle: a Python environment for the tests alone. It has Hugging Face's tokenizers and safetensors and, where the system's Python is 3.11
-# (the wheel's), torch on LibTorch's own CPU libraries, so also `python -m torch.distributed.run`: the real torchrun.
+# .deps/oracle: a Python environment for the tests alone. It has Hugging Face's tokenizers and safetensors, a small pretrained model and, where
+# the system's Python is 3.11 (the wheels'), torch on LibTorch's own CPU libraries, so also transformers, and
+# `python -m torch.distributed.run`: the real torchrun.
 
 oracle_is_complete() {
   [[ -x $DEPS/oracle/bin/python ]] && is_unpacked "$ROOT/scripts/setup/wheels-tests.txt" "$DEPS/oracle" &&
@@ -26,12 +27,20 @@ link_torch() {
   logged "$ROOT/scripts/setup/cuda_stand_in.sh" "$DEPS/site/torch/lib" "$packages/torch/lib"
 }
 
+# Imports what the tests import, so that a package that is missing shows here, and the compiled modules are there for the tests.
+import_oracle() {
+  logged env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 "$1" -c '
+import gguf, tokenizers
+from tensorboard.backend.event_processing import event_accumulator
+from transformers import AutoTokenizer, GPT2LMHeadModel, LlamaForCausalLM'
+}
+
 install_oracle() {
   local list=$ROOT/scripts/setup/wheels-tests.txt fresh=$DEPS/oracle.new version packages
   oracle_is_complete && return
-  require_space "$DEPS" 100 'the Python packages of the tests'
+  require_space "$DEPS" 700 'the Python packages of the tests'
   mkdir -p "$WHEELS"
-  say "preparing the Python packages that the tests compare with"
+  say "downloading the Python packages that the tests compare with, and SmolLM2-135M (150 MB)"
   download_wheels "$list"
   rm -rf "$fresh"
   logged "$PYTHON" -m venv --without-pip "$fresh" || cannot_go_on "python3 -m venv failed: $(tail -n 1 "$LOG") (see $LOG)"
@@ -41,8 +50,10 @@ install_oracle() {
   if [[ $version == 3.11 ]]; then
     { link_torch "$packages" && logged "$fresh/bin/python" -m torch.distributed.run --help; } ||
       cannot_go_on "the torchrun of the tests could not be put together: $(tail -n 1 "$LOG") (see $LOG)"
+    import_oracle "$fresh/bin/python" ||
+      cannot_go_on "the Python packages of the tests do not import: $(tail -n 1 "$LOG") (see $LOG)"
   else
-    say "the system's Python is $version, the torch wheel's 3.11: tests against the real torchrun will be skipped"
+    say "the system's Python is $version, the torch wheel's 3.11: tests against the real torchrun and transformers will be skipped"
   fi
   cp "$ROOT/scripts/setup/wheels.txt" "$fresh/.torch"
   install_folder "$fresh" "$DEPS/oracle"

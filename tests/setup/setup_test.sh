@@ -308,6 +308,25 @@ test_wheels_in_a_folder_of_the_users_are_kept_and_used() {
   expect_calls 3 'pip download'
 }
 
+# Under a Python without wheels for torch, so that the stand-ins need not be a torch.
+test_the_packages_of_the_tests_are_unpacked_once() {
+  local list=$CHECKOUT/scripts/setup/wheels-tests.txt oracle="$CHECKOUT/.deps/oracle"
+  cp "$WORK/bin/python" "$WORK/bin/python.good"
+  stand_in python "[[ \$* == *version_info* ]] && echo 3.12 && exit; exec '$WORK/bin/python.good' \"\$@\""
+  cp "$INDEX/wheels.txt" "$list"
+  run_setup --tests
+  expect_done
+  [[ $output == *'transformers will be skipped'* ]] || fail "should say what will be skipped"
+  [[ -e $oracle/lib/python3.12/site-packages/torch/content.txt ]] || fail "the packages are not unpacked"
+  "$oracle/bin/python" -c '' || fail "the Python of the tests does not start"
+  : >"$WORK/calls"
+  run_setup --tests
+  expect_calls 0 'pip download'
+  sed -i '/^torch/d' "$list"
+  run_setup --tests
+  [[ ! -e $oracle/lib/python3.12/site-packages/torch ]] || fail "a package is left that the list no longer has"
+}
+
 test_an_unknown_argument_is_a_usage_error() {
   run_setup --no-such-thing
   [[ $code == 2 && $errors == *'unknown argument --no-such-thing'* ]] || fail "usage error expected"
