@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "base/error.h"
 #include "config/schema.h"
@@ -15,6 +16,10 @@ template <class T>
 struct IsOptional : std::false_type {};
 template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
+template <class T>
+struct IsList : std::false_type {};
+template <class T>
+struct IsList<std::vector<T>> : std::true_type {};
 
 template <class T>
 T from_value(const Key& key, const Value& value) {
@@ -27,6 +32,12 @@ T from_value(const Key& key, const Value& value) {
     const auto found = std::find(key.choices.begin(), key.choices.end(), std::get<std::string>(value));
     TRIREME_CHECK(found != key.choices.end(), "a choice that is not in the schema");
     return static_cast<T>(found - key.choices.begin());
+  } else if constexpr (IsList<T>::value) {
+    T list;
+    for (const std::string& word : std::get<Words>(value)) {
+      list.push_back(from_value<typename T::value_type>(key, word));
+    }
+    return list;
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>) {
     return std::get<T>(value);
   } else {
@@ -44,6 +55,10 @@ Value to_value(const Key& key, const T& field) {
     return std::string(field);
   } else if constexpr (std::is_enum_v<T>) {
     return std::string(key.choices.at(static_cast<std::size_t>(field)));
+  } else if constexpr (IsList<T>::value) {
+    Words words;
+    for (const auto item : field) words.push_back(std::get<std::string>(to_value(key, item)));
+    return words;
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>) {
     return field;
   } else {

@@ -99,7 +99,8 @@ std::string synonyms() {
   result += "\nOther words for values:\n\n| key | word | read as |\n| --- | --- | --- |\n";
   for (const Key& key : keys()) {
     for (const Synonym& value : key.value_synonyms) {
-      result += "| " + code(key.name) + " | " + code(value.word) + " | " + code(value.meaning) + " |\n";
+      const std::string meaning = value.meaning.empty() ? "nothing" : code(value.meaning);
+      result += "| " + code(key.name) + " | " + code(value.word) + " | " + meaning + " |\n";
     }
   }
   return result;

@@ -16,6 +16,7 @@ enum class MixedPrecision : std::uint8_t { no, bf16 };
 enum class Packing : std::uint8_t { packed };
 enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
 enum class Resume : std::uint8_t { automatic, must, never };
+enum class Receiver : std::uint8_t { tensorboard };
 
 struct ModelPlan {
   std::string family;  // "llama"
@@ -73,6 +74,7 @@ struct CheckpointPlan {
 
 struct MonitorPlan {
   std::int64_t log_interval;
+  std::vector<Receiver> report_to;  // beside the console and metrics.jsonl
   bool operator==(const MonitorPlan&) const = default;
 };
 

@@ -133,6 +133,11 @@ std::string to_text(const Value& value) {
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
     std::string operator()(double v) const { return number_text(v); }
     std::string operator()(const std::string& v) const { return double_quoted(v); }
+    std::string operator()(const Words& v) const {
+      std::string list;
+      for (const std::string& word : v) list += (list.empty() ? "" : ", ") + double_quoted(word);
+      return "[" + list + "]";
+    }
   };
   return std::visit(Writer{}, value);
 }
@@ -152,6 +157,7 @@ std::string type_text(const Key& key) {
     case Type::text: return "text";
     case Type::path: return "path";
     case Type::choice: return (key.choices.size() > 1 ? "one of " : "") + joined(key.choices);
+    case Type::choices: return "list of " + joined(key.choices);
     case Type::any: return "text, list or block";
   }
   return {};

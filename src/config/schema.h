@@ -17,11 +17,14 @@
 
 namespace trireme::config {
 
-// A value of a key; monostate: unset. Enums, text and paths are strings; enums in the schema's spelling.
-using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+using Words = std::vector<std::string>;
 
-// any: a text, list or block, which only keys of later work take.
-enum class Type : std::uint8_t { boolean, integer, number, text, path, choice, any };
+// A value of a key; monostate: unset. Enums, text and paths are strings; enums in the schema's spelling.
+using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, Words>;
+
+// choices: several of the choices, as a list or as one word. any: a text, list or block, which only keys of later work
+// take.
+enum class Type : std::uint8_t { boolean, integer, number, text, path, choice, choices, any };
 
 // not_yet: refused unless it says "off". no_effect: read, with a notice that nothing follows from it.
 enum class Tier : std::uint8_t { supported, not_yet, no_effect };
@@ -31,7 +34,7 @@ struct Range {
   bool above_low = false, below_high = false;  // the bound itself is outside
 };
 
-// Another spelling of a value: "bfloat16" for "bf16". An empty meaning sets nothing.
+// Another spelling of a value: "bfloat16" for "bf16". An empty meaning sets nothing, or adds nothing to a list.
 struct Synonym {
   std::string_view word, meaning;
 };

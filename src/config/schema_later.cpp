@@ -4,9 +4,9 @@
 namespace trireme::config {
 namespace {
 
-using Words = std::vector<std::string_view>;
+using Views = std::vector<std::string_view>;
 
-Key not_yet(std::string_view name, Type type, Words inert, std::string_view doc, std::vector<Alias> aliases = {}) {
+Key not_yet(std::string_view name, Type type, Views inert, std::string_view doc, std::vector<Alias> aliases = {}) {
   return {.name = name,
           .type = type,
           .tier = Tier::not_yet,
@@ -105,8 +105,6 @@ std::vector<Key> checkpoint_and_monitor_keys() {
       not_yet("checkpoint.async", Type::boolean, {"false"}, "Saving while training goes on.",
               {{"async_save", kMegatron}, {"async_mode", kTitan, {{"disabled", "false"}, {"async", "true"}}}}),
       not_yet("checkpoint.export_huggingface", Type::boolean, {"false"}, "A Hugging Face folder at the end."),
-      not_yet("monitor.report_to", Type::any, {"none", "jsonl", "console"}, "TensorBoard and other receivers.",
-              {{"training.report_to", kHuggingFace}}),
       not_yet("monitor.profile", Type::any, {"false"}, "A trace of some steps."),
       not_yet("monitor.prometheus_port", Type::integer, {"0"}, "A port to scrape metrics from."),
   };

@@ -266,6 +266,16 @@ std::vector<Key> run_keys() {
                    {"training.log_interval", kMegatron}},
        .field = field<&Plan::monitor, &MonitorPlan::log_interval>(),
        .doc = "Steps between lines on the console; metrics.jsonl has every step."},
+      {.name = "monitor.report_to",
+       .type = Type::choices,
+       .fallback = "none",
+       .choices = {"tensorboard"},
+       .choices_not_yet = {"wandb", "mlflow", "comet_ml", "clearml", "neptune", "azure_ml", "prometheus"},
+       .value_synonyms = {{"none", ""}, {"jsonl", ""}, {"console", ""}, {"all", "tensorboard"}},
+       .aliases = {{"training.report_to", kHuggingFace}},
+       .field = field<&Plan::monitor, &MonitorPlan::report_to>(),
+       .doc = "Receivers beside the console and metrics.jsonl, which always get all; tensorboard: event files in "
+              "`OUTPUT_DIR/tensorboard`."},
   };
 }
 

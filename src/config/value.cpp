@@ -21,7 +21,8 @@ std::string what_is(const YamlNode& node) {
 }
 
 std::string takes(const Key& key) {
-  const bool needs_article = key.type == Type::number || key.type == Type::text || key.type == Type::path;
+  const bool needs_article =
+      key.type == Type::number || key.type == Type::text || key.type == Type::path || key.type == Type::choices;
   return std::string("it takes ") + (key.type == Type::integer ? "an " : needs_article ? "a " : "") + type_text(key);
 }
 
@@ -111,7 +112,27 @@ Value read_choice(const Key& key, const YamlNode& node, const std::string& place
   wrong_type(key, node, place, takes(key) + (near.empty() ? "" : "; did you mean " + near.front() + "?"));
 }
 
+// Each word once, in the schema's order, so that equal lists are equal values.
+Value read_choices(const Key& key, const YamlNode& node, const std::string& place) {
+  if (node.kind == YamlNode::Kind::block) wrong_type(key, node, place);
+  const std::vector<YamlNode> one = {node};
+  std::vector<std::string> found;
+  for (const YamlNode& item : node.kind == YamlNode::Kind::list ? node.items : one) {
+    if (item.kind != YamlNode::Kind::scalar) wrong_type(key, item, place);
+    const bool adds_nothing = std::any_of(
+        key.value_synonyms.begin(), key.value_synonyms.end(),
+        [&](const Synonym& synonym) { return synonym.meaning.empty() && synonym.word == folded(item.text); });
+    if (!adds_nothing) found.push_back(std::get<std::string>(read_choice(key, item, place)));
+  }
+  Words words;
+  for (const std::string_view choice : key.choices) {
+    if (std::find(found.begin(), found.end(), choice) != found.end()) words.emplace_back(choice);
+  }
+  return words;
+}
+
 Value read_typed(const Key& key, const YamlNode& node, const std::string& place) {
+  if (key.type == Type::choices) return read_choices(key, node, place);
   if (node.kind != YamlNode::Kind::scalar) wrong_type(key, node, place);
   switch (key.type) {
     case Type::boolean: {
@@ -123,6 +144,7 @@ Value read_typed(const Key& key, const YamlNode& node, const std::string& place)
     case Type::integer: check_unquoted(key, node, place); return read_integer(key, node, place);
     case Type::number: check_unquoted(key, node, place); return read_number(key, node, place);
     case Type::choice: return read_choice(key, node, place);
+    case Type::choices: return {};  // above: a list is no scalar
     case Type::text:
     case Type::path:
     case Type::any: return read_text(key, node, place);
@@ -154,6 +176,7 @@ Value read_value(const Key& key, const YamlNode& node, const std::string& place)
   }
   if (node.kind == YamlNode::Kind::null) {
     if (key.optional) return {};
+    if (key.type == Type::choices) return Words();
     wrong_type(key, node, place, takes(key) + "; leave the key away for its default");
   }
   return read_typed(key, node, place);

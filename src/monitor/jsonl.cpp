@@ -1,13 +1,9 @@
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "monitor/log_file.h"
 #include "monitor/lossy_writer.h"
 #include "monitor/metrics.h"
 
@@ -46,27 +42,9 @@ std::optional<std::string> repaired(std::string_view text, std::int64_t resumed_
   return kept;
 }
 
-class OpenFile {
- public:
-  explicit OpenFile(const fs::path& path)
-      : descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) {
-      throw Error(3021, path.string(), "cannot open: " + std::generic_category().message(errno),
-                  "check that the folder can be written, or choose another output_dir");
-    }
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() { ::close(descriptor_); }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 class JsonLines : public Sink {
  public:
-  explicit JsonLines(const fs::path& path) : file_(path), out_(file_.get(), path.string()) {}
+  explicit JsonLines(const fs::path& path) : file_(path), out_(file_.descriptor(), path.string()) {}
 
   void step(const StepRecord& record) override {
     out_.write(line_of({{"step", record.step},
@@ -90,7 +68,7 @@ class JsonLines : public Sink {
   }
 
  private:
-  OpenFile file_;
+  LogFile file_;
   LossyWriter out_;  // behind file_: it goes first
 };
 

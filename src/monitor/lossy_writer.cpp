@@ -34,14 +34,15 @@ bool cut_off(int descriptor, std::size_t bytes) {
 
 }  // namespace
 
-LossyWriter::LossyWriter(int descriptor, std::string name) : descriptor_(descriptor), name_(std::move(name)) {}
+LossyWriter::LossyWriter(int descriptor, std::string name, std::string torn_end)
+    : descriptor_(descriptor), name_(std::move(name)), torn_end_(std::move(torn_end)) {}
 
 LossyWriter::~LossyWriter() {
   if (lost_ > 0) log::warn(name_ + ": " + std::to_string(lost_) + " lines were lost");
 }
 
 void LossyWriter::write(std::string_view line) {
-  std::string bytes = torn_ ? "\n" : "";
+  std::string bytes = torn_ ? torn_end_ : "";
   bytes += line;
   const std::size_t done = write_some(descriptor_, bytes);
   const int number = errno;
@@ -49,7 +50,7 @@ void LossyWriter::write(std::string_view line) {
     torn_ = false;
     return;
   }
-  if (done > 0 && !cut_off(descriptor_, done)) torn_ = bytes[done - 1] != '\n';
+  if (done > 0 && !cut_off(descriptor_, done)) torn_ = !std::string_view(bytes).substr(0, done).ends_with(torn_end_);
   if (lost_++ == 0) {
     log::warn(name_ + ": cannot write: " + std::generic_category().message(number) +
               "; lines are lost, the run goes on");

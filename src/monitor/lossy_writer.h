@@ -1,4 +1,5 @@
-// Lines written to a descriptor that may fail: a full disk or a closed pipe loses lines, never a training run.
+// Lines and records written to a descriptor that may fail: a full disk or a closed pipe loses some, never a training
+// run.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,23 +8,25 @@
 namespace trireme::monitor {
 
 // Does not own the descriptor. A line that cannot be written is counted; the first loss is told once by log::warn, and
-// the count when this goes. A part of a line that did get out is cut off again (regular files) or ended by the next
-// newline, so that what was written stays whole lines. SIGPIPE must be ignored by the process (main does).
+// the count when this goes. A part of a line that did get out is cut off again (regular files) or ended by a newline in
+// front of the next line, so that what was written stays whole lines. SIGPIPE must be ignored by the process (main
+// does).
 class LossyWriter {
  public:
-  LossyWriter(int descriptor, std::string name);
+  // torn_end: what ends a part that could not be cut off; binary records have no such thing.
+  LossyWriter(int descriptor, std::string name, std::string torn_end = "\n");
   LossyWriter(const LossyWriter&) = delete;
   LossyWriter& operator=(const LossyWriter&) = delete;
   ~LossyWriter();
 
-  void write(std::string_view line);  // with its newline
+  void write(std::string_view line);  // whole: with its newline
   std::uint64_t lost() const { return lost_; }
 
  private:
   int descriptor_;
-  std::string name_;
+  std::string name_, torn_end_;
   std::uint64_t lost_ = 0;
-  bool torn_ = false;  // the last line written has no newline
+  bool torn_ = false;  // the last line written has no end
 };
 
 }  // namespace trireme::monitor

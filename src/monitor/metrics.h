@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -26,8 +27,8 @@ class Sink {
  public:
   virtual ~Sink() = default;
   virtual void step(const StepRecord& record) = 0;
-  virtual void event(
-      const nlohmann::json& event) = 0;  // has "event": "start" | "resume" | "eval" | "save" | "stop" | "error" | ...
+  virtual void event(const nlohmann::json& event) = 0;  // has "event": "start" | "resume" | "eval" | "epoch" | "save" |
+                                                        // "stop" | "error" | ...
 };
 
 // "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s"; every
@@ -39,6 +40,13 @@ std::string console_line(const StepRecord& record);
 // torn last line and drops step records after resumed_step, so that a restart continues one curve (events stay). Error
 // TR3021 when it cannot be opened; a line that cannot be written later is counted, told once, and lost.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, std::int64_t resumed_step);
+
+// An event file of this attempt in the folder, which `tensorboard --logdir` reads while it is written: train/loss,
+// train/learning_rate, train/grad_norm, train/epoch_loss, speed/tokens_per_s, eval/loss, ... as fp32, and the plan as
+// text. It tells readers to drop what earlier attempts wrote after resumed_step, so that a restart continues one curve;
+// a record that a kill cut short is passed over by them. Error TR3021 as above.
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, std::int64_t resumed_step,
+                                       std::string_view plan);
 
 std::uint64_t resident_bytes();  // resident set of this process; 0 where the system does not tell
 

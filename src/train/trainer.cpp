@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "data/manifest.h"
 #include "data/tokenizer.h"
-#include "models/llama.h"
+#include "models/model.h"
 
 namespace trireme::train {
 
@@ -47,7 +47,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   resumed_step_ = agree_on_checkpoint();
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
                  facts_of(resumed_.get()));
-  chain_ = make_llama(run_.model, run_.compute_dtype);
+  chain_ = make_chain(run_.model, run_.compute_dtype);
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
     load(*resumed_);
@@ -75,6 +75,12 @@ void Trainer::begin() {
   write_file_atomic(folder / "config.resolved.yaml", config::to_yaml(plan_));
   data::save_tokenizer(train_data_.tokenizer_folder().string(), folder / "tokenizer");
   sinks_.push_back(monitor::make_jsonl(folder / "metrics.jsonl", step_));
+  for (const config::Receiver receiver : plan_.monitor.report_to) {
+    switch (receiver) {
+      case config::Receiver::tensorboard:
+        sinks_.push_back(monitor::make_tensorboard(folder / "tensorboard", step_, config::to_yaml(plan_)));
+    }
+  }
   if (options_.console) sinks_.push_back(monitor::make_console(plan_.monitor.log_interval));
   for (const std::string& notice : plan_.notices) log::info(notice);
   for (const std::string& notice : run_.notices) log::info(notice);

@@ -135,6 +135,18 @@ TEST(Plans, KeysOfLaterWorkMaySayOff) {
   EXPECT_EQ(to_yaml(plan), to_yaml(plan_of(kSmall)));
 }
 
+TEST(Plans, ListsOfWordsAreWrittenInManyWays) {
+  const std::vector<Receiver> tensorboard = {Receiver::tensorboard};
+  for (const char* text : {"tensorboard", "[tensorboard]", "\"TensorBoard\"", "[none, 'tensorboard', jsonl]", "all",
+                           "[tensorboard, tensorboard]"}) {
+    EXPECT_EQ(plan_of(kSmall, {std::string("monitor.report_to=") + text}).monitor.report_to, tensorboard) << text;
+  }
+  EXPECT_EQ(plan_of(kSmall + "monitor:\n  report_to:\n  - tensorboard\n").monitor.report_to, tensorboard);
+  for (const char* text : {"none", "[]", "", "null", "[none, console]"}) {
+    EXPECT_TRUE(plan_of(kSmall, {std::string("training.report_to=") + text}).monitor.report_to.empty()) << text;
+  }
+}
+
 TEST(Plans, KeysWithoutEffectAreNamed) {
   EXPECT_TRUE(has_notice(plan_of(kSmall + "distributed:\n  find_unused_parameters: true\n"), "has no effect"));
 }

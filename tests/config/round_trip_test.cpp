@@ -50,6 +50,13 @@ Value random_value(Random& random, const Key& key) {
     case Type::number: return random_number(random, key.range);
     case Type::choice:
       return std::string(key.choices[static_cast<std::size_t>(pick(random, 0, std::ssize(key.choices) - 1))]);
+    case Type::choices: {
+      Words words;
+      for (const std::string_view choice : key.choices) {
+        if (pick(random, 0, 1) == 1) words.emplace_back(choice);
+      }
+      return words;
+    }
     default: return random_text(random);
   }
 }
