@@ -1,11 +1,39 @@
 // Rotary position embedding, Hugging Face's convention: pairs (i, i + D/2) of each head.
 #pragma once
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "chain/unit.h"
 
 namespace trireme {
+
+// How frequencies are stretched for sequences longer than the model was first trained on: config.json's rope_scaling.
+struct RopeScaling {
+  enum class Kind : std::uint8_t {
+    none,
+    linear,    // positions divided by factor
+    dynamic,   // changes nothing up to original_max_positions, where the model's positions must therefore end
+    llama3,    // long wavelengths divided by factor, a smooth passage to short ones
+    yarn,      // by dimension, with cosines and sines scaled too
+    longrope,  // a factor for each frequency: short_factors while all positions of a micro-batch are below
+               // original_max_positions, else long_factors
+  };
+  Kind kind = Kind::none;
+  double factor = 1;                        // all kinds but longrope, where it gives the default of attention_factor
+  std::int64_t original_max_positions = 0;  // dynamic, llama3, yarn, longrope
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;                        // yarn
+  double mscale = 0, mscale_all_dim = 0;                       // yarn; 0: not given
+  bool truncate = true;                                        // yarn
+  std::optional<double> attention_factor;           // yarn, longrope: of cosines and sines; unset: from the others
+  std::vector<double> short_factors, long_factors;  // longrope, D/2 each
+};
+
+struct Rope {
+  double theta = 10000.0;
+  RopeScaling scaling;
+};
 
 // cos_sin[positions][D], shared by the blocks of a model.
 using RopeTable = std::shared_ptr<const std::vector<float>>;

@@ -23,8 +23,29 @@ void check_positive(const char* name, double value) {
   throw Error(1201, std::string("model.") + name, std::to_string(value) + " is not a positive number");
 }
 
+void refuse_what_is_not_built(const LlamaConfig& c) {
+  const auto refuse = [](const char* name, bool wanted) {
+    if (wanted) throw Error(1201, std::string("model.") + name, "is not built yet");
+  };
+  refuse("activation", c.activation != Activation::silu);
+  refuse("qkv_bias", c.qkv_bias);
+  refuse("attention_output_bias", c.attention_output_bias);
+  refuse("mlp_bias", c.mlp_bias);
+  refuse("query_key_norms", c.query_key_norms);
+  refuse("one_plus_norm_weights", c.one_plus_norm_weights);
+  refuse("post_norms", c.post_norms);
+  refuse("embedding_scale", c.embedding_scale != 1);
+  refuse("attention_scale", c.attention_scale != 0);
+  refuse("attention_soft_cap", c.attention_soft_cap != 0);
+  refuse("logit_soft_cap", c.logit_soft_cap != 0);
+  refuse("attention_dropout", c.attention_dropout != 0);
+  refuse("windows", !c.windows.empty());
+  refuse("rope_scaling", c.rope.scaling.kind != RopeScaling::Kind::none || c.windowed_rope);
+}
+
 // Bounds that keep every product of two sizes below 2^48, and every matrix within BLAS's 32-bit sizes.
 LlamaConfig checked(LlamaConfig c) {
+  refuse_what_is_not_built(c);
   constexpr std::int64_t kLargestWidth = 1 << 20, kLargestVocabulary = 1 << 24;
   check_range("vocabulary", c.vocabulary, 1, kLargestVocabulary);
   check_range("hidden_size", c.hidden_size, 1, kLargestWidth);
@@ -35,7 +56,7 @@ LlamaConfig checked(LlamaConfig c) {
   check_range("head_dim", c.head_dim, 0, 4096);
   check_range("max_positions", c.max_positions, 1, 1 << 22);
   check_range("loss_chunk_tokens", c.loss_chunk_tokens, 1, kLargestVocabulary);
-  check_positive("rope_theta", c.rope_theta);
+  check_positive("rope_theta", c.rope.theta);
   check_positive("rms_norm_eps", c.rms_norm_eps);
   if (c.init_std != 0) check_positive("init_std", c.init_std);
   if (c.num_heads % c.num_key_value_heads != 0) {
@@ -101,7 +122,7 @@ Chain make_llama(const LlamaConfig& config, DType compute_dtype) {
   LlamaFacts facts{c, compute_dtype};
   facts.padded_vocabulary = (c.vocabulary + kVocabularyPadding - 1) / kVocabularyPadding * kVocabularyPadding;
   facts.threads = kernels::num_threads();
-  facts.rope = make_rope_table(c.max_positions, c.head_dim, c.rope_theta);
+  facts.rope = make_rope_table(c.max_positions, c.head_dim, c.rope.theta);
 
   Chain chain;
   chain.compute_dtype = compute_dtype;

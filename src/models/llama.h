@@ -1,8 +1,14 @@
-// Llama: embedding, L blocks (RMSNorm, grouped-query attention with RoPE, RMSNorm, SwiGLU), head with chunked loss.
+// Llama and its relatives (Mistral, Qwen2, Qwen3, Gemma 1 to 3, SmolLM2): embedding, L blocks (RMSNorm, grouped-query
+// attention with RoPE, RMSNorm, gated feed-forward network), head with chunked loss. What the families differ in is an
+// option here; the defaults are Llama's.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "chain/chain.h"
+#include "kernels/activation.h"
+#include "layers/rope.h"
 
 namespace trireme {
 
@@ -15,11 +21,27 @@ struct LlamaConfig {
   std::int64_t num_key_value_heads = 0;  // K, divides H
   std::int64_t head_dim = 0;             // D, even; 0: C / H
   std::int64_t max_positions = 0;
-  double rope_theta = 10000.0;
+  Rope rope;
   double rms_norm_eps = 1e-5;
   double init_std = 0.02;  // residual output projections are scaled by 1 / sqrt(2 L)
   bool tie_word_embeddings = true;
   std::int64_t loss_chunk_tokens = 1024;  // rows of logits that exist at once
+
+  Activation activation = Activation::silu;  // of the gate
+  bool qkv_bias = false;                     // Qwen2; Llama's attention_bias sets both
+  bool attention_output_bias = false;
+  bool mlp_bias = false;               // gate, up and down
+  bool query_key_norms = false;        // Qwen3, Gemma 3: RMSNorm of each head's queries and keys, before RoPE
+  bool one_plus_norm_weights = false;  // Gemma: every RMSNorm multiplies by 1 + weight; weights start at 0
+  bool post_norms = false;             // Gemma 2, 3: a norm of what attention and the network add to the residual
+  double embedding_scale = 1;          // Gemma: sqrt(C); rounded to the compute dtype before it multiplies
+  double attention_scale = 0;          // of scores; 0: 1 / sqrt(D). Gemma: 1 / sqrt(query_pre_attn_scalar)
+  double attention_soft_cap = 0;       // Gemma 2: scores become cap * tanh(score / cap); 0: none
+  double logit_soft_cap = 0;           // Gemma 2: the same of the final logits
+  double attention_dropout = 0;        // probability that a weight is dropped, in training
+  std::vector<std::int64_t> windows;   // of each layer: position t sees the last `window` positions, itself among
+                                       // them; 0: all before it. Empty: 0 everywhere
+  std::optional<Rope> windowed_rope;   // Gemma 3: of the layers with a window; unset: rope
 };
 
 // Units: "embed", "layers.0" .. "layers.{L-1}", "head" (final norm and output projection). Logical names are Hugging

@@ -4,7 +4,7 @@
 
 #include "data/dataset.h"
 #include "data/manifest.h"
-#include "models/llama.h"
+#include "models/model.h"
 #include "train/resolve.h"
 
 namespace trireme::train {
@@ -20,7 +20,7 @@ std::string mebibytes(std::int64_t bytes) {
 std::string describe_run(const config::Plan& plan, int world_size) {
   const data::Dataset dataset(plan.data.path, "train", {plan.data.sequence_length, plan.data.document_borders});
   const ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size);
-  const Chain chain = make_llama(run.model, run.compute_dtype);
+  const Chain chain = make_chain(run.model, run.compute_dtype);
   const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);
 
   std::string text = config::explain(plan);

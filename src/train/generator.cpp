@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/plan.h"
 #include "kernels/kernels.h"
-#include "models/llama.h"
+#include "models/model.h"
 #include "train/resolve.h"
 
 namespace trireme::train {
@@ -83,7 +83,7 @@ Generator::Generator(const fs::path& where) {
   plan.training.mixed_precision = config::MixedPrecision::no;
   plan.training.max_steps = 1;  // resolve() needs some; nothing is trained here
   plan.training.global_batch_size.reset();
-  chain_ = make_llama(resolve(plan, {tokenizer_->vocabulary(), 1}, 1).model, DType::f32);
+  chain_ = make_chain(resolve(plan, {tokenizer_->vocabulary(), 1}, 1).model, DType::f32);
 
   std::vector<Tensor> views;
   for (const ParameterSpec& spec : chain_.parameters) {

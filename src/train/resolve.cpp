@@ -68,7 +68,7 @@ std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const D
   return static_cast<std::int64_t>(steps);
 }
 
-LlamaConfig model_of(const Plan& plan, const DataFacts& data) {
+ModelConfig model_of(const Plan& plan, const DataFacts& data) {
   const config::ModelPlan& m = plan.model;
   if (m.vocab_size && *m.vocab_size < data.vocabulary) {
     throw Error(2240, place_of(plan, "model.vocab_size"),
@@ -76,18 +76,18 @@ LlamaConfig model_of(const Plan& plan, const DataFacts& data) {
                     std::to_string(data.vocabulary) + " ids",
                 "leave it out, or set it to at least " + std::to_string(data.vocabulary));
   }
-  return {.vocabulary = m.vocab_size.value_or(data.vocabulary),
-          .hidden_size = m.hidden_size,
-          .intermediate_size = m.intermediate_size,
-          .num_layers = m.num_layers,
-          .num_heads = m.num_heads,
-          .num_key_value_heads = m.num_key_value_heads,
-          .head_dim = m.head_dim,
-          .max_positions = m.max_position_embeddings,
-          .rope_theta = m.rope_theta,
-          .rms_norm_eps = m.rms_norm_eps,
-          .init_std = m.initializer_range,
-          .tie_word_embeddings = m.tie_word_embeddings};
+  return LlamaConfig{.vocabulary = m.vocab_size.value_or(data.vocabulary),
+                     .hidden_size = m.hidden_size,
+                     .intermediate_size = m.intermediate_size,
+                     .num_layers = m.num_layers,
+                     .num_heads = m.num_heads,
+                     .num_key_value_heads = m.num_key_value_heads,
+                     .head_dim = m.head_dim,
+                     .max_positions = m.max_position_embeddings,
+                     .rope = {.theta = m.rope_theta, .scaling = {}},
+                     .rms_norm_eps = m.rms_norm_eps,
+                     .init_std = m.initializer_range,
+                     .tie_word_embeddings = m.tie_word_embeddings};
 }
 
 }  // namespace

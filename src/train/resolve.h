@@ -7,7 +7,7 @@
 
 #include "config/plan.h"
 #include "engine/engine.h"
-#include "models/llama.h"
+#include "models/model.h"
 #include "optim/law.h"
 
 namespace trireme::train {
@@ -23,7 +23,7 @@ struct ResumeFacts {
 };
 
 struct ResolvedRun {
-  LlamaConfig model;
+  ModelConfig model;
   DType compute_dtype = DType::f32;
   engine::EngineOptions engine;
   optim::Law law;

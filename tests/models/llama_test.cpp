@@ -146,7 +146,7 @@ TEST(Llama, RefusesImpossibleSizes) {
       {"head_dim", [](LlamaConfig& c) { c.head_dim = 5; }},
       {"num_heads", [](LlamaConfig& c) { c.head_dim = 0, c.hidden_size = 13; }},
       {"max_positions", [](LlamaConfig& c) { c.max_positions = std::int64_t{1} << 50; }},
-      {"rope_theta", [](LlamaConfig& c) { c.rope_theta = 0; }},
+      {"rope_theta", [](LlamaConfig& c) { c.rope.theta = 0; }},
       {"rms_norm_eps", [](LlamaConfig& c) { c.rms_norm_eps = std::nan(""); }},
       {"init_std", [](LlamaConfig& c) { c.init_std = -1; }},
       {"loss_chunk_tokens", [](LlamaConfig& c) { c.loss_chunk_tokens = 0; }},

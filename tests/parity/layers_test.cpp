@@ -64,8 +64,8 @@ TEST_P(Layers, Rope) {
   for_each_case([&](const Case& c, bool) {
     const std::int64_t N = c.inputs.shape.tokens(), heads = c.config.num_heads, D = c.config.head_dim;
     const Value x = normal({N, heads * D}), dy = normal({N, heads * D});
-    const Derivative expected = rope(x, heads, D, c.config.rope_theta, c.inputs.positions, dy);
-    const RopeTable table = make_rope_table(c.config.max_positions, D, c.config.rope_theta);
+    const Derivative expected = rope(x, heads, D, c.config.rope.theta, c.inputs.positions, dy);
+    const RopeTable table = make_rope_table(c.config.max_positions, D, c.config.rope.theta);
     const Buffer y(x, dtype()), dx(dy, dtype());
     rope_forward(y.tensor(), heads, D, c.inputs.positions.data(), table);
     rope_backward(dx.tensor(), heads, D, c.inputs.positions.data(), table);

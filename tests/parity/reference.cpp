@@ -128,7 +128,7 @@ at::Tensor run_block(const LlamaConfig& c, const Inputs& inputs, const at::Tenso
   const std::int64_t rotated = (s.H + s.K) * s.D;
   const at::Tensor qkv = project(normalize(x, p[0], c.rms_norm_eps), p[1]);
   const at::Tensor turned =
-      rotate(qkv.narrow(1, 0, rotated).view({-1, s.H + s.K, s.D}), inputs.positions, c.rope_theta);
+      rotate(qkv.narrow(1, 0, rotated).view({-1, s.H + s.K, s.D}), inputs.positions, c.rope.theta);
   const at::Tensor whole = at::cat({turned.reshape({-1, rotated}), qkv.narrow(1, rotated, s.K * s.D)}, 1);
   const at::Tensor residual = x + project(attend(s, whole, inputs.starts), p[2]);
   return residual + feed_forward(normalize(residual, p[3], c.rms_norm_eps), p[4], p[5]);

@@ -85,7 +85,7 @@ Case random_case(Random& random) {
   config.num_heads = config.num_key_value_heads * (1 + random.below(3));
   config.head_dim = random.one_of<std::int64_t>({2, 6, 8, 34, 64});
   config.max_positions = 200;
-  config.rope_theta = random.one_of({100.0, 10000.0});
+  config.rope.theta = random.one_of({100.0, 10000.0});
   config.tie_word_embeddings = random.below(2) == 0;
   config.loss_chunk_tokens = random.one_of<std::int64_t>({1, 32, 50, 1024});
   const bool documents = random.below(2) == 0;
