@@ -28,11 +28,13 @@ struct RopeScaling {
   bool truncate = true;                                        // yarn
   std::optional<double> attention_factor;           // yarn, longrope: of cosines and sines; unset: from the others
   std::vector<double> short_factors, long_factors;  // longrope, D/2 each
+  bool operator==(const RopeScaling&) const = default;
 };
 
 struct Rope {
   double theta = 10000.0;
   RopeScaling scaling;
+  bool operator==(const Rope&) const = default;
 };
 
 // cos_sin[positions][D], shared by the blocks of a model.

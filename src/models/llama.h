@@ -42,6 +42,7 @@ struct LlamaConfig {
   std::vector<std::int64_t> windows;   // of each layer: position t sees the last `window` positions, itself among
                                        // them; 0: all before it. Empty: 0 everywhere
   std::optional<Rope> windowed_rope;   // Gemma 3: of the layers with a window; unset: rope
+  bool operator==(const LlamaConfig&) const = default;
 };
 
 // Units: "embed", "layers.0" .. "layers.{L-1}", "head" (final norm and output projection). Logical names are Hugging
