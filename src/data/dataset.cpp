@@ -6,12 +6,14 @@
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
 #include "data/manifest.h"
+#include "data/split.h"
 
 namespace trireme::data {
 namespace {
@@ -86,6 +88,10 @@ struct Dataset::Impl {
   std::vector<std::unique_ptr<CheckedFile>> shards;
   std::vector<std::uint64_t> shard_ends;  // in tokens of the split
   std::unique_ptr<CheckedFile> document_ends;
+  DocumentRange documents;        // of the split
+  std::uint64_t first_token = 0;  // where they begin in the split
+  std::uint64_t num_tokens = 0;   // of them
+  std::uint64_t num_samples = 0;
 
   void open(const std::string& name) {
     const auto width = static_cast<std::uint64_t>(manifest.token_bytes());
@@ -97,6 +103,74 @@ struct Dataset::Impl {
     }
     document_ends = std::make_unique<CheckedFile>(folder / documents_name(name), split->documents_digest,
                                                   split->documents * sizeof(std::uint64_t));
+  }
+
+  // Which documents, and how many samples they make.
+  void select(const Split& selection) {
+    documents = documents_of(selection, split->documents);
+    num_tokens = split->tokens;
+    if (documents.size() < split->documents) {
+      const std::span<const std::uint64_t> all = ends();
+      first_token = documents.begin == 0 ? 0 : all[documents.begin - 1];
+      num_tokens = documents.end == documents.begin ? 0 : all[documents.end - 1] - first_token;
+    }
+    if (num_tokens == 0) return;
+    const auto length = static_cast<std::uint64_t>(options.sequence_length);
+    num_samples = options.packing == Packing::padded ? documents.size() : (num_tokens - 1 + length - 1) / length;
+    if (options.max_samples > 0) num_samples = std::min(num_samples, options.max_samples);
+  }
+
+  bool has_all_of(const SplitEntry& whole) const {
+    return options.packing == Packing::packed && options.max_samples == 0 && num_tokens == whole.tokens;
+  }
+
+  // What a run of these samples must not change half-way; nothing where it is all of the train split, packed.
+  std::string selection_text(const std::string& name) const {
+    if (name == "train" && has_all_of(*split)) return {};
+    std::string text = "\n" + name + " " + std::to_string(documents.begin) + " " + std::to_string(documents.end) + " " +
+                       std::to_string(num_samples);
+    if (options.packing == Packing::padded) text += options.end_marks ? " padded with end marks" : " padded";
+    return text;
+  }
+
+  // Where a document of the selection begins and ends in the split, with or without its end mark.
+  std::pair<std::uint64_t, std::uint64_t> tokens_of(std::uint64_t document) const {
+    const std::span<const std::uint64_t> all = ends();
+    const std::uint64_t index = documents.begin + document;
+    return {index == 0 ? 0 : all[index - 1], all[index] - (options.end_marks ? 0 : 1)};
+  }
+
+  void read_packed(std::uint64_t sample, const SampleRows& rows) const {
+    const auto length = static_cast<std::uint64_t>(options.sequence_length);
+    const std::uint64_t begin = sample * length;
+    const std::uint64_t num_ids = std::min(length, num_tokens - begin);
+    const std::uint64_t num_labels = std::min(length, num_tokens - begin - 1);
+    copy_tokens(first_token + begin, num_ids, rows.ids);
+    std::fill(rows.ids + num_ids, rows.ids + length, manifest.end_of_document);
+    std::copy(rows.ids + 1, rows.ids + num_ids, rows.labels);
+    if (num_labels == num_ids) copy_tokens(first_token + begin + num_ids, 1, rows.labels + num_ids - 1);
+    std::fill(rows.labels + num_labels, rows.labels + length, -1);
+    if (options.document_borders) {
+      mark_documents(first_token + begin, rows);
+      return;
+    }
+    for (std::uint64_t t = 0; t < length; ++t) rows.positions[t] = static_cast<std::int32_t>(t);
+    std::fill(rows.starts, rows.starts + length, 0);
+  }
+
+  void read_padded(std::uint64_t document, const SampleRows& rows) const {
+    const auto length = static_cast<std::uint64_t>(options.sequence_length);
+    const auto [begin, end] = tokens_of(document);
+    const std::uint64_t num_ids = std::min(length, end - begin);
+    copy_tokens(begin, num_ids, rows.ids);
+    std::fill(rows.ids + num_ids, rows.ids + length, options.pad_token.value_or(manifest.end_of_document));
+    std::fill(rows.labels, rows.labels + length, -1);
+    if (num_ids > 0) std::copy(rows.ids + 1, rows.ids + num_ids, rows.labels);
+    for (std::uint64_t t = 0; t < length; ++t) {
+      const bool is_pad = t >= num_ids;
+      rows.positions[t] = is_pad ? 0 : static_cast<std::int32_t>(t);
+      rows.starts[t] = is_pad ? static_cast<std::int32_t>(t) : 0;
+    }
   }
 
   std::span<const std::byte> shard(std::size_t index) const {
@@ -164,58 +238,80 @@ struct Dataset::Impl {
 
 Dataset::Dataset(const std::filesystem::path& folder, const std::string& split, const DatasetOptions& options)
     : impl_(std::make_unique<Impl>()) {
-  if (split != "train" && split != "heldout") {
-    throw Error(4023, folder.string(), "has no split \"" + split + "\"", "the splits are train and heldout");
-  }
+  const std::string place = folder.string();
+  const Split selection = parse_split(split, place);
+  const bool held_out = selection.name == "heldout";
   if (options.sequence_length < 1 || options.sequence_length > (1 << 30)) {
-    throw Error(4022, folder.string(),
-                "cannot be cut into samples of " + std::to_string(options.sequence_length) + " tokens",
+    throw Error(4022, place, "cannot be cut into samples of " + std::to_string(options.sequence_length) + " tokens",
                 "sequence_length is a number from 1 to " + std::to_string(1 << 30));
   }
   impl_->folder = folder;
   impl_->options = options;
   impl_->manifest = read_manifest(folder);
-  impl_->digest = data_digest(impl_->manifest);
-  impl_->split = split == "train" ? &impl_->manifest.train : &impl_->manifest.heldout;
-  const std::uint64_t tokens = impl_->split->tokens;
-  if (tokens == 0) {
-    throw Error(4023, folder.string(), "has nothing in the split \"" + split + "\"",
-                split == "heldout" ? "prepare the data with a held-out share (--held-out 0.05), or turn evaluation off"
-                                   : "prepare the data with a smaller held-out share");
+  if (options.pad_token && (*options.pad_token < 0 || *options.pad_token >= impl_->manifest.vocabulary)) {
+    throw Error(4026, place, "has no token id " + std::to_string(*options.pad_token) + " to pad with",
+                "its ids are 0 to " + std::to_string(impl_->manifest.vocabulary - 1));
   }
-  if (tokens < 2 || tokens < static_cast<std::uint64_t>(options.sequence_length)) {
-    throw Error(4022, folder.string(),
+  impl_->split = held_out ? &impl_->manifest.heldout : &impl_->manifest.train;
+  if (impl_->split->tokens == 0) {
+    throw Error(4023, place, "has nothing in the split \"" + selection.name + "\"",
+                held_out ? "prepare the data with a held-out share (--held-out 0.05), or turn evaluation off"
+                         : "prepare the data with a smaller held-out share");
+  }
+  impl_->open(selection.name);
+  impl_->select(selection);
+  if (impl_->num_tokens == 0) {
+    throw Error(
+        4023, place,
+        "has nothing in \"" + split + "\": the split has " + std::to_string(impl_->split->documents) + " documents",
+        "name documents that are there");
+  }
+  const bool too_short =
+      impl_->num_tokens < 2 || impl_->num_tokens < static_cast<std::uint64_t>(options.sequence_length);
+  if (options.packing == Packing::packed && too_short) {
+    throw Error(4022, place,
                 "sequence_length is " + std::to_string(options.sequence_length) + ", but the split \"" + split +
-                    "\" has only " + std::to_string(tokens) + " tokens in " + std::to_string(impl_->split->documents) +
-                    " documents",
-                split == "heldout" ? "use a shorter sequence_length, or prepare the data with a larger held-out share"
-                                   : "use a shorter sequence_length, or more text");
+                    "\" has only " + std::to_string(impl_->num_tokens) + " tokens in " +
+                    std::to_string(impl_->documents.size()) + " documents",
+                held_out ? "use a shorter sequence_length, or prepare the data with a larger held-out share"
+                         : "use a shorter sequence_length, or more text");
   }
-  impl_->open(split);
+  impl_->digest = data_digest(impl_->manifest);
+  const std::string selected = impl_->selection_text(selection.name);
+  if (!selected.empty()) impl_->digest = trireme::digest(impl_->digest + selected);
 }
 
 Dataset::~Dataset() = default;
 
 std::uint64_t Dataset::num_samples() const {
-  const auto length = static_cast<std::uint64_t>(impl_->options.sequence_length);
-  return (num_tokens() - 1 + length - 1) / length;
+  return impl_->num_samples;
 }
 
 std::uint64_t Dataset::num_tokens() const {
-  return impl_->split->tokens;
+  return impl_->num_tokens;
 }
 
 std::uint64_t Dataset::num_bytes() const {
-  return impl_->split->bytes;
+  return impl_->has_all_of(*impl_->split) ? impl_->split->bytes : 0;
+}
+
+std::uint64_t Dataset::num_cut() const {
+  if (impl_->options.packing == Packing::packed) return 0;
+  std::uint64_t count = 0;
+  for (std::uint64_t document = 0; document < num_samples(); ++document) {
+    const auto [begin, end] = impl_->tokens_of(document);
+    count += end - begin > static_cast<std::uint64_t>(impl_->options.sequence_length) ? 1 : 0;
+  }
+  return count;
 }
 
 std::uint64_t Dataset::num_documents() const {
-  return impl_->split->documents;
+  return impl_->documents.size();
 }
 
 std::uint64_t Dataset::document_end(std::uint64_t document) const {
   TRIREME_CHECK(document < num_documents(), "document beyond the split");
-  return impl_->ends()[document];
+  return impl_->ends()[impl_->documents.begin + document] - impl_->first_token;
 }
 
 std::int64_t Dataset::vocabulary() const {
@@ -234,33 +330,23 @@ const std::string& Dataset::tokenizer_digest() const {
   return impl_->manifest.tokenizer_digest;
 }
 
+const std::string& Dataset::text_field() const {
+  return impl_->manifest.options.text_field;
+}
+
 std::filesystem::path Dataset::tokenizer_folder() const {
   return impl_->folder / kTokenizerFolder;
 }
 
 void Dataset::read(std::uint64_t sample, const SampleRows& rows) const {
   TRIREME_CHECK(sample < num_samples(), "sample beyond the split");
-  const auto length = static_cast<std::uint64_t>(impl_->options.sequence_length);
-  const std::uint64_t begin = sample * length;
-  const std::uint64_t num_ids = std::min(length, num_tokens() - begin);
-  const std::uint64_t num_labels = std::min(length, num_tokens() - begin - 1);
-  impl_->copy_tokens(begin, num_ids, rows.ids);
-  std::fill(rows.ids + num_ids, rows.ids + length, impl_->manifest.end_of_document);
-  std::copy(rows.ids + 1, rows.ids + num_ids, rows.labels);
-  if (num_labels == num_ids) impl_->copy_tokens(begin + num_ids, 1, rows.labels + num_ids - 1);
-  std::fill(rows.labels + num_labels, rows.labels + length, -1);
-  if (impl_->options.document_borders) {
-    impl_->mark_documents(begin, rows);
-    return;
-  }
-  for (std::uint64_t t = 0; t < length; ++t) rows.positions[t] = static_cast<std::int32_t>(t);
-  std::fill(rows.starts, rows.starts + length, 0);
+  impl_->options.packing == Packing::padded ? impl_->read_padded(sample, rows) : impl_->read_packed(sample, rows);
 }
 
 std::vector<std::int32_t> Dataset::tokens(std::uint64_t begin, std::uint64_t end) const {
   TRIREME_CHECK(begin <= end && end <= num_tokens(), "tokens beyond the split");
   std::vector<std::int32_t> ids(end - begin);
-  impl_->copy_tokens(begin, end - begin, ids.data());
+  impl_->copy_tokens(impl_->first_token + begin, end - begin, ids.data());
   return ids;
 }
 

@@ -80,7 +80,7 @@ struct Loader::Impl {
         sequence(data.sequence_length()),
         step_positions(static_cast<std::uint64_t>(options.split.num_micro_batches) *
                        static_cast<std::uint64_t>(options.micro_batch_size)),
-        num_prefetched(static_cast<std::size_t>(options.prefetch)),
+        num_prefetched(static_cast<std::size_t>(options.prefetch) * static_cast<std::size_t>(options.num_workers)),
         // One step more than those ahead is with the caller, and each worker holds one that a seek made stale.
         pool(std::make_shared<Pool>(num_words(), num_prefetched + 1 + static_cast<std::size_t>(options.num_workers))) {}
 
@@ -114,7 +114,6 @@ struct Loader::Impl {
       lock.unlock();
       Made made;
       try {
-        failpoint("data.loader", options.data_rank);
         made.step = make(position);
       } catch (...) {
         made.error = std::current_exception();
@@ -127,6 +126,7 @@ struct Loader::Impl {
   }
 
   StepBatches make(std::uint64_t first_position) const {
+    failpoint("data.loader", options.data_rank);
     StepBatches step;
     step.first_position = first_position;
     const std::shared_ptr<std::int32_t[]> memory = pool->take();
@@ -169,8 +169,8 @@ struct Loader::Impl {
 };
 
 Loader::Loader(const Dataset& dataset, SampleOrder order, const LoaderOptions& options) {
-  TRIREME_CHECK(options.micro_batch_size >= 1 && options.num_workers >= 1 && options.prefetch >= 1,
-                "a loader needs at least one sample a micro-batch, one worker and one step ahead");
+  TRIREME_CHECK(options.micro_batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1,
+                "a loader needs at least one sample a micro-batch and, of each worker, one step ahead");
   TRIREME_CHECK(options.split.num_data_ranks >= 1 && options.data_rank >= 0 &&
                     options.data_rank < options.split.num_data_ranks &&
                     options.split.num_data_ranks <= options.split.num_micro_batches,
@@ -195,6 +195,12 @@ void Loader::seek(std::uint64_t position) {
 StepBatches Loader::next() {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(impl_->mutex);
+  if (impl_->options.num_workers == 0) {
+    StepBatches step = impl_->make(impl_->next_taken);
+    impl_->next_taken += impl_->step_positions;
+    impl_->last_wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return step;
+  }
   // An error stays where it is, so that asking again gives the same answer.
   impl_->changed.wait(lock, [&] { return impl_->ready.count(impl_->next_taken) > 0; });
   impl_->last_wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

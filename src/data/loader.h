@@ -1,4 +1,4 @@
-// Batches made ahead of time by threads, in an order that does not depend on them.
+// Batches in an order that does not depend on the threads that make them ahead of time.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,8 +14,8 @@ struct LoaderOptions {
   std::int64_t micro_batch_size = 1;  // B
   MicroBatchSplit split;
   int data_rank = 0;
-  int num_workers = 1;
-  int prefetch = 2;  // steps ahead
+  int num_workers = 1;  // threads; 0: next() makes the step itself
+  int prefetch = 2;     // steps that each worker makes ahead
 };
 
 // This rank's share of one step.
@@ -35,7 +35,7 @@ class Loader {
   ~Loader();
   void seek(std::uint64_t position);  // at a step boundary; drops what was made ahead
   StepBatches next();                 // waits; an error of a worker thread is thrown here
-  double last_wait_seconds() const;   // how long next() waited
+  double last_wait_seconds() const;   // how long next() waited, or worked itself
 
  private:
   struct Impl;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSequence = 8;
 
-class LoaderTest : public ::testing::Test {
+class LoaderTest : public ::testing::TestWithParam<Packing> {
  protected:
   void SetUp() override {
     std::mt19937_64 random(3);
@@ -23,7 +23,7 @@ class LoaderTest : public ::testing::Test {
     options.inputs = {folder_ / "in"};
     options.output = folder_ / "out";
     prepare(options);
-    dataset_ = std::make_unique<Dataset>(folder_ / "out", "train", DatasetOptions{kSequence, true});
+    dataset_ = std::make_unique<Dataset>(folder_ / "out", "train", DatasetOptions{kSequence, true, GetParam()});
     order_ = {.seed = 11, .num_samples = dataset_->num_samples(), .shuffle = true};
   }
   void TearDown() override { set_failpoints(""); }
@@ -85,10 +85,10 @@ class LoaderTest : public ::testing::Test {
 
 // At any number of ranks and workers the ranks' samples are the step's, each once, in the order's places; the slots
 // that a ragged last round leaves are absent.
-TEST_F(LoaderTest, RanksPartitionEveryStep) {
+TEST_P(LoaderTest, RanksPartitionEveryStep) {
   for (const int micro_batches : {1, 4, 5}) {
     for (int ranks = 1; ranks <= micro_batches; ++ranks) {
-      for (const int workers : {1, 3}) {
+      for (const int workers : {0, 1, 3}) {
         std::vector<std::unique_ptr<Loader>> loaders;
         for (int rank = 0; rank < ranks; ++rank) {
           loaders.push_back(std::make_unique<Loader>(*dataset_, order_, options(micro_batches, ranks, rank, workers)));
@@ -106,7 +106,7 @@ TEST_F(LoaderTest, RanksPartitionEveryStep) {
 }
 
 // Steps do not stop at the end of an epoch, and each epoch has each sample once.
-TEST_F(LoaderTest, EachSampleComesOnceAnEpochAcrossSteps) {
+TEST_P(LoaderTest, EachSampleComesOnceAnEpochAcrossSteps) {
   Loader loader(*dataset_, order_, options(3, 1, 0, 2));
   std::vector<std::uint64_t> samples;
   while (samples.size() < 3 * order_.num_samples) {
@@ -120,7 +120,7 @@ TEST_F(LoaderTest, EachSampleComesOnceAnEpochAcrossSteps) {
 }
 
 // Stopped after any step and started again, on another number of ranks: the samples of a run that never stopped.
-TEST_F(LoaderTest, ContinuesFromAnyStepOnAnyNumberOfRanks) {
+TEST_P(LoaderTest, ContinuesFromAnyStepOnAnyNumberOfRanks) {
   constexpr int kMicroBatches = 4, kSteps = 10;
   std::map<std::uint64_t, std::uint64_t> expected;
   {
@@ -145,7 +145,7 @@ TEST_F(LoaderTest, ContinuesFromAnyStepOnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(LoaderTest, SeekDropsWhatWasMadeAhead) {
+TEST_P(LoaderTest, SeekDropsWhatWasMadeAhead) {
   Loader loader(*dataset_, order_, options(2, 1, 0, 3));
   for (const std::uint64_t position : {0u, 4u, 40u, 8u, 8u, 0u}) {
     loader.seek(position);
@@ -153,7 +153,7 @@ TEST_F(LoaderTest, SeekDropsWhatWasMadeAhead) {
   }
 }
 
-TEST_F(LoaderTest, AnErrorOfAWorkerIsThrownAtItsStepAndStays) {
+TEST_P(LoaderTest, AnErrorOfAWorkerIsThrownAtItsStepAndStays) {
   set_failpoints("data.loader=throw@rank1@3");
   Loader other(*dataset_, order_, options(2, 2, 0));
   Loader loader(*dataset_, order_, options(2, 2, 1));
@@ -166,17 +166,17 @@ TEST_F(LoaderTest, AnErrorOfAWorkerIsThrownAtItsStepAndStays) {
   EXPECT_EQ(loader.next().first_position, 8u) << "the failpoint fires once";
 }
 
-TEST_F(LoaderTest, ADamagedShardIsAnErrorOfNext) {
+TEST_P(LoaderTest, ADamagedShardIsAnErrorOfNext) {
   std::string bytes = read_file(folder_ / "out/train-00000.tokens");
   bytes[5] = static_cast<char>(bytes[5] ^ 1);
   write(folder_ / "out/train-00000.tokens", bytes);
-  const Dataset damaged(folder_ / "out", "train", {kSequence, false});
+  const Dataset damaged(folder_ / "out", "train", {kSequence, false, GetParam()});
   Loader loader(damaged, order_, options(2, 1, 0, 3));
   EXPECT_EQ(error_code([&] { loader.next(); }), 4030);
 }
 
 // Wherever its threads are: before the first step, waiting for room, or in the middle of a step.
-TEST_F(LoaderTest, CanBeDestroyedAtAnyTime) {
+TEST_P(LoaderTest, CanBeDestroyedAtAnyTime) {
   for (int i = 0; i < 200; ++i) {
     Loader loader(*dataset_, order_, options(2, 1, 0, 1 + i % 4));
     for (int step = 0; step < i % 3; ++step) loader.next();
@@ -186,7 +186,7 @@ TEST_F(LoaderTest, CanBeDestroyedAtAnyTime) {
   Loader loader(*dataset_, order_, options(2, 1, 0, 2));
 }
 
-TEST_F(LoaderTest, TellsHowLongItWaited) {
+TEST_P(LoaderTest, TellsHowLongItWaited) {
   set_failpoints("data.loader=sleep(60)@1");
   Loader loader(*dataset_, order_, options(2, 1, 0));
   loader.next();
@@ -194,7 +194,7 @@ TEST_F(LoaderTest, TellsHowLongItWaited) {
 }
 
 // A step's memory is the caller's as long as it holds it, also after the loader is gone; given back, it is used again.
-TEST_F(LoaderTest, MemoryIsTheCallersAndIsReused) {
+TEST_P(LoaderTest, MemoryIsTheCallersAndIsReused) {
   StepBatches kept;
   std::vector<std::int32_t> first;
   std::set<const void*> blocks;
@@ -211,6 +211,22 @@ TEST_F(LoaderTest, MemoryIsTheCallersAndIsReused) {
   EXPECT_EQ(rows_of(kept.rounds[0], 0), first);
   EXPECT_LE(blocks.size(), 12u);
 }
+
+// With no workers a step is made when it is asked for, on the thread that asks.
+TEST_P(LoaderTest, WithoutWorkersTheCallerMakesTheStep) {
+  set_failpoints("data.loader=sleep(30)@2;data.loader=throw@3");
+  Loader loader(*dataset_, order_, options(2, 1, 0, 0));
+  EXPECT_EQ(loader.next().first_position, 0u);
+  EXPECT_EQ(loader.next().first_position, 4u);
+  EXPECT_GE(loader.last_wait_seconds(), 0.02);
+  EXPECT_EQ(error_code([&] { loader.next(); }), 3091);
+  EXPECT_EQ(loader.next().first_position, 8u) << "nothing is passed over";
+  loader.seek(40);
+  EXPECT_EQ(loader.next().first_position, 40u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Packings, LoaderTest, ::testing::Values(Packing::packed, Packing::padded),
+                         [](const auto& info) { return info.param == Packing::padded ? "Padded" : "Packed"; });
 
 }  // namespace
 }  // namespace trireme::data
