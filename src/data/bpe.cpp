@@ -1,6 +1,7 @@
 #include "data/bpe.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "base/error.h"
@@ -23,12 +24,7 @@ std::uint64_t pair_hash(std::uint64_t key) {
 
 }  // namespace
 
-MergeTable::MergeTable(const std::array<std::int32_t, 256>& byte_ids, std::optional<std::int32_t> unknown,
-                       const std::vector<Merge>& merges)
-    : byte_ids_(byte_ids) {
-  for (std::int32_t& id : byte_ids_) {
-    if (id == kNoToken && unknown) id = *unknown;
-  }
+MergeTable::MergeTable(const std::vector<Merge>& merges) {
   const std::size_t capacity = std::bit_ceil(std::max<std::size_t>(16, merges.size() + merges.size() / 2));
   shift_ = 64 - std::countr_zero(capacity);
   slots_.assign(capacity, {kEmpty, kNoRank, kNoToken});
@@ -50,23 +46,21 @@ const MergeTable::Slot* MergeTable::find(std::int32_t left, std::int32_t right) 
   return &slots_[i];
 }
 
-void MergeTable::encode(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const {
-  if (word.size() <= kShortWord) {
-    encode_short(word, ids);
+void MergeTable::merge(std::span<const std::int32_t> symbols, Workspace& workspace,
+                       std::vector<std::int32_t>& ids) const {
+  if (symbols.size() <= kShortWord) {
+    merge_short(symbols, ids);
   } else {
-    encode_long(word, workspace, ids);
+    merge_long(symbols, workspace, ids);
   }
 }
 
-void MergeTable::encode_short(std::string_view word, std::vector<std::int32_t>& ids) const {
+void MergeTable::merge_short(std::span<const std::int32_t> word, std::vector<std::int32_t>& ids) const {
   std::array<std::int32_t, kShortWord> symbols;
   std::array<std::uint32_t, kShortWord> ranks;  // of the pair that begins here; the last has none
   std::array<std::int32_t, kShortWord> merged;
-  std::size_t count = 0;
-  for (const char byte : word) {
-    const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-    if (id != kNoToken) symbols[count++] = id;
-  }
+  std::size_t count = word.size();
+  std::copy(word.begin(), word.end(), symbols.begin());
   const auto look_up = [&](std::size_t i) {
     const Slot* slot = find(symbols[i], symbols[i + 1]);
     ranks[i] = slot != nullptr ? slot->rank : kNoRank;
@@ -87,19 +81,18 @@ void MergeTable::encode_short(std::string_view word, std::vector<std::int32_t>& 
   ids.insert(ids.end(), symbols.begin(), symbols.begin() + count);
 }
 
-void MergeTable::encode_long(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const {
+void MergeTable::merge_long(std::span<const std::int32_t> word, Workspace& workspace,
+                            std::vector<std::int32_t>& ids) const {
   using Candidate = Workspace::Candidate;
-  TRIREME_CHECK(word.size() < (std::size_t{1} << 31), "a word of 2 GiB");
+  TRIREME_CHECK(word.size() < (std::size_t{1} << 31), "a word of 2^31 symbols");
   auto& symbols = workspace.symbols;
   auto& heap = workspace.heap;
-  symbols.clear();
   heap.clear();
-  for (const char byte : word) {
-    const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
-    const auto at = static_cast<std::int32_t>(symbols.size());
-    if (id != kNoToken) symbols.push_back({id, at - 1, at + 1});
+  symbols.resize(word.size());
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const auto at = static_cast<std::int32_t>(i);
+    symbols[i] = {word[i], at - 1, at + 1};
   }
-  if (symbols.empty()) return;
   symbols.back().next = -1;
   const auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;

@@ -1,11 +1,8 @@
 // Byte-pair merging inside one word.
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
-#include <utility>
+#include <span>
 #include <vector>
 
 namespace trireme::data {
@@ -20,10 +17,8 @@ struct Merge {
 // Immutable and thread-safe.
 class MergeTable {
  public:
-  // byte_ids: the token of each byte, kNoToken where the vocabulary lacks it: such a byte becomes `unknown` if there is
-  // one, else it is left out, as in Hugging Face's. merges: in order of rank; a later one of the same pair counts.
-  MergeTable(const std::array<std::int32_t, 256>& byte_ids, std::optional<std::int32_t> unknown,
-             const std::vector<Merge>& merges);
+  // In order of rank; a later one of the same pair counts.
+  explicit MergeTable(const std::vector<Merge>& merges);
 
   // Buffers that a thread keeps between calls.
   struct Workspace {
@@ -38,8 +33,9 @@ class MergeTable {
     std::vector<Candidate> heap;
   };
 
-  // Appends the word's ids. Always merges the pair of the lowest rank, the leftmost of equals. n log n in its length.
-  void encode(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const;
+  // Appends what is left of a word's first symbols (ids, fewer than 2^31) when nothing can be merged any more. Always
+  // merges the pair of the lowest rank, the leftmost of equals. n log n in their number.
+  void merge(std::span<const std::int32_t> symbols, Workspace& workspace, std::vector<std::int32_t>& ids) const;
 
  private:
   struct Slot {
@@ -47,13 +43,12 @@ class MergeTable {
     std::uint32_t rank;
     std::int32_t merged;
   };
-  std::array<std::int32_t, 256> byte_ids_;
   std::vector<Slot> slots_;  // open addressing, a power of two, at most two thirds full
   int shift_ = 0;
 
   const Slot* find(std::int32_t left, std::int32_t right) const;
-  void encode_short(std::string_view word, std::vector<std::int32_t>& ids) const;
-  void encode_long(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const;
+  void merge_short(std::span<const std::int32_t> word, std::vector<std::int32_t>& ids) const;
+  void merge_long(std::span<const std::int32_t> word, Workspace& workspace, std::vector<std::int32_t>& ids) const;
 };
 
 }  // namespace trireme::data

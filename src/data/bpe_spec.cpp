@@ -1,6 +1,7 @@
 #include "data/bpe_spec.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -25,21 +26,13 @@ bool has_added(const BpeSpec& spec, const std::string& content) {
   return std::any_of(spec.added.begin(), spec.added.end(), [&](const AddedToken& t) { return t.content == content; });
 }
 
-std::optional<std::int32_t> find_token(const BpeSpec& spec, const VocabularyReader& vocabulary,
-                                       const std::string& name) {
-  for (const AddedToken& token : spec.added) {
-    if (token.content == name) return token.id;
-  }
-  return vocabulary.id(name);
-}
-
 void choose_end_of_document(const TokenizerFiles& files, const JsonPlace& config, const VocabularyReader& vocabulary,
                             BpeSpec& spec) {
   std::string tried = "no <|endoftext|>";
-  std::optional<std::int32_t> id = find_token(spec, vocabulary, kEndOfText);
+  std::optional<std::int32_t> id = vocabulary.any_id(kEndOfText);
   if (!id && !files.config.empty()) {
     const std::optional<std::string> name = token_name(config["eos_token"]);
-    if (name) id = find_token(spec, vocabulary, *name);
+    if (name) id = vocabulary.any_id(*name);
     tried += name ? ", and eos_token \"" + *name + "\" of tokenizer_config.json is not in the vocabulary"
                   : ", and no eos_token in tokenizer_config.json";
   } else if (!id) {
@@ -52,17 +45,81 @@ void choose_end_of_document(const TokenizerFiles& files, const JsonPlace& config
   spec.end_of_document = *id;
 }
 
-// The missing bytes have a meaning only for Hugging Face's plainest settings.
-void check_missing_bytes(const BpeModelOptions& options, const VocabularyReader& vocabulary, BpeSpec& spec) {
-  if (std::find(spec.byte_ids.begin(), spec.byte_ids.end(), kNoToken) == spec.byte_ids.end()) return;
-  const std::string missing = "the vocabulary lacks single bytes, and ";
-  if (options.byte_fallback) {
-    throw Error(4105, options.place, missing + "byte_fallback is set; its byte tokens are not supported");
+// What stands for text that has no token. Missing bytes of a byte-level vocabulary have a meaning only for Hugging
+// Face's plainest settings.
+void choose_unknown(const BpeModelOptions& options, const VocabularyReader& vocabulary, BpeSpec& spec) {
+  AlphabetSpec& alphabet = spec.alphabet;
+  const bool byte_level = alphabet.kind == AlphabetKind::bytes;
+  const auto& bytes = alphabet.byte_ids;
+  const bool all_bytes = std::find(bytes.begin(), bytes.end(), kNoToken) == bytes.end();
+  if (all_bytes && (byte_level || options.byte_fallback)) return;
+  if (byte_level && options.byte_fallback) {
+    throw Error(4105, options.place,
+                "the vocabulary lacks single bytes, and byte_fallback is set; its byte tokens are not supported there");
   }
   if (!options.unknown) return;
-  spec.unknown = vocabulary.id(*options.unknown);
-  if (!spec.unknown) throw Error(4106, options.place, missing + "unk_token \"" + *options.unknown + "\" is not in it");
-  if (options.fuse_unknown) throw Error(4105, options.place, missing + "fuse_unk is set, which is not supported");
+  alphabet.unknown = vocabulary.id(*options.unknown);
+  alphabet.fuse_unknown = options.fuse_unknown;
+  if (!alphabet.unknown) {
+    throw Error(4106, options.place,
+                std::string("the vocabulary lacks single ") + (byte_level ? "bytes" : "characters") +
+                    ", and unk_token \"" + *options.unknown + "\" is not in it");
+  }
+}
+
+// What the configuration says of special tokens. As in transformers, add_bos_token and add_eos_token overrule the
+// post-processor where either is there.
+void choose_special_tokens(const JsonPlace& config, const VocabularyReader& vocabulary, BpeSpec& spec) {
+  SpecialTokens& special = spec.special;
+  const auto find = [&](const char* key) -> std::optional<std::int32_t> {
+    const std::optional<std::string> name = token_name(config[key]);
+    return name ? vocabulary.any_id(*name) : std::nullopt;
+  };
+  special.begin = find("bos_token");
+  special.end = find("eos_token");
+  special.padding = find("pad_token");
+  special.unknown = find("unk_token");
+  if (!config.value().contains("add_bos_token") && !config.value().contains("add_eos_token")) return;
+  special.before.clear();
+  special.after.clear();
+  if (config["add_bos_token"].boolean(false) && special.begin) special.before = {*special.begin};
+  if (config["add_eos_token"].boolean(false) && special.end) special.after = {*special.end};
+}
+
+// Names in tokenizer_config.json whose tokens the vocabulary has become special tokens.
+void add_named_tokens(const JsonPlace& config, std::vector<std::string> names, VocabularyReader& vocabulary,
+                      BpeSpec& spec) {
+  for (const char* key : kSpecialNames) {
+    if (const std::optional<std::string> name = token_name(config[key])) names.push_back(*name);
+  }
+  for (const std::string& name : names) {
+    const std::optional<std::int32_t> id = vocabulary.id(name);
+    if (!id || has_added(spec, name)) continue;
+    vocabulary.add_token({.content = name, .id = *id, .normalized = false, .special = true}, config.place());
+  }
+}
+
+// The tokens that tokenizer_config.json lists must be those of tokenizer.json (transformers would add others, for which
+// the model has no embedding); how they are looked for is as it says there.
+void apply_config_tokens(const JsonPlace& config, VocabularyReader& vocabulary, BpeSpec& spec) {
+  const JsonPlace listed = config["added_tokens_decoder"];
+  if (listed.is_null()) return;
+  std::unordered_map<std::int32_t, std::size_t> known;
+  for (std::size_t i = 0; i < spec.added.size(); ++i) known.emplace(spec.added[i].id, i);
+  for (auto& [token, place] : read_added_tokens_decoder(listed)) {
+    const std::optional<std::int32_t> id = vocabulary.any_id(token.content);
+    if (id != token.id) {
+      throw Error(4112, place,
+                  "\"" + token.content + "\" has id " + std::to_string(token.id) + ", but tokenizer.json " +
+                      (id ? "gives it " + std::to_string(*id) : "does not have it"),
+                  "the two files do not belong together; save the tokenizer anew");
+    }
+    if (const auto same = known.find(token.id); same != known.end()) {
+      spec.added[same->second] = std::move(token);
+    } else {
+      vocabulary.add_token(std::move(token), place);
+    }
+  }
 }
 
 BpeSpec read_tokenizer_json(const TokenizerFiles& files, const JsonPlace& config) {
@@ -75,7 +132,12 @@ BpeSpec read_tokenizer_json(const TokenizerFiles& files, const JsonPlace& config
   VocabularyReader vocabulary(model["vocab"], spec);
   read_merges(model["merges"], vocabulary);
   read_added_tokens(root["added_tokens"], vocabulary);
-  check_missing_bytes(options, vocabulary, spec);
+  choose_unknown(options, vocabulary, spec);
+  read_decoder(root["decoder"], spec);
+  read_post_processor(root["post_processor"], spec);
+  apply_config_tokens(config, vocabulary, spec);
+  add_named_tokens(config, {}, vocabulary, spec);
+  choose_special_tokens(config, vocabulary, spec);
   choose_end_of_document(files, config, vocabulary, spec);
   return spec;
 }
@@ -120,16 +182,7 @@ void read_config_tokens(const TokenizerFiles& files, const JsonPlace& config, Vo
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first.id < b.first.id; });
   for (auto& [token, place] : found) vocabulary.add_token(std::move(token), place);
 
-  std::vector<std::string> names = {kEndOfText};
-  for (const char* key : kSpecialNames) {
-    if (const std::optional<std::string> name = token_name(config[key])) names.push_back(*name);
-  }
-  for (const std::string& name : names) {
-    const std::optional<std::int32_t> id = vocabulary.id(name);
-    if (id && !has_added(spec, name)) {
-      vocabulary.add_token({.content = name, .id = *id, .normalized = false, .special = true}, files.config.string());
-    }
-  }
+  add_named_tokens(config, {kEndOfText}, vocabulary, spec);
 }
 
 BpeSpec read_vocab_merges(const TokenizerFiles& files, const JsonPlace& config) {
@@ -140,6 +193,7 @@ BpeSpec read_vocab_merges(const TokenizerFiles& files, const JsonPlace& config) 
   read_merges_text(files.folder / "merges.txt", vocabulary);
   read_config_tokens(files, config, vocabulary, spec);
   append_gpt2_steps(config["add_prefix_space"].boolean(false), spec.place, spec.steps);
+  choose_special_tokens(config, vocabulary, spec);
   choose_end_of_document(files, config, vocabulary, spec);
   return spec;
 }
@@ -154,6 +208,13 @@ void add_number(Digest& digest, std::int64_t value) {
   digest.add(std::as_bytes(std::span(&value, 1)));
 }
 
+void add_alphabet(Digest& digest, const AlphabetSpec& alphabet) {
+  add_number(digest, static_cast<std::int64_t>(alphabet.kind));
+  for (const std::int32_t id : alphabet.byte_ids) add_number(digest, id);
+  add_number(digest, (alphabet.byte_fallback ? 2 : 0) + (alphabet.fuse_unknown ? 1 : 0));
+  add_number(digest, alphabet.unknown.value_or(kNoToken));
+}
+
 }  // namespace
 
 BpeSpec read_bpe_spec(const TokenizerFiles& files) {
@@ -166,21 +227,30 @@ BpeSpec read_bpe_spec(const TokenizerFiles& files) {
 
 std::string digest_of(const BpeSpec& spec) {
   Digest digest;
-  add_field(digest, "trireme bpe 1");
+  add_field(digest, "trireme bpe 2");
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
     if (!spec.tokens[id].exists) continue;
     add_number(digest, static_cast<std::int64_t>(id) * 2 + (spec.tokens[id].in_model ? 1 : 0));
     add_field(digest, spec.tokens[id].bytes);
   }
-  for (const std::int32_t id : spec.byte_ids) add_number(digest, id);
-  add_number(digest, spec.unknown.value_or(kNoToken));
+  add_alphabet(digest, spec.alphabet);
   add_number(digest, static_cast<std::int64_t>(spec.merges.size()));
   digest.add(std::as_bytes(std::span(spec.merges)));
-  add_number(digest, (spec.ignore_merges ? 2 : 0) + (spec.nfc ? 1 : 0));
+  add_number(digest, spec.ignore_merges ? 1 : 0);
+  add_number(digest, static_cast<std::int64_t>(spec.normalizer.size()));
+  for (const NormalizerStep& step : spec.normalizer) {
+    add_number(digest, static_cast<std::int64_t>(step.kind) * 4 + static_cast<std::int64_t>(step.form));
+    add_number(digest, (step.left ? 4 : 0) + (step.right ? 2 : 0) + (step.is_regex ? 1 : 0));
+    add_field(digest, step.pattern);
+    add_field(digest, step.content);
+  }
+  add_number(digest, static_cast<std::int64_t>(spec.steps.size()));
   for (const PretokenizerStep& step : spec.steps) {
     add_number(digest, static_cast<std::int64_t>(step.kind));
     add_number(digest, static_cast<std::int64_t>(step.behavior) * 2 + (step.invert ? 1 : 0));
+    add_number(digest, static_cast<std::int64_t>(step.prepend) * 2 + (step.cuts ? 1 : 0));
     add_field(digest, step.pattern);
+    add_field(digest, step.marker);
   }
   for (const AddedToken& token : spec.added) {
     add_number(digest, token.id);

@@ -3,110 +3,17 @@
 #include <charconv>
 
 #include "base/error.h"
-#include "data/pretokenizer_pattern.h"
 
 namespace trireme::data {
 namespace {
 
-constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-bool required_boolean(const JsonPlace& value) {
-  if (value.is_null()) value.wrong_type("true or false");
-  return value.boolean(false);
-}
-
-void read_normalizer(const JsonPlace& normalizer, BpeSpec& spec) {
-  if (normalizer.is_null()) return;
-  const std::string& type = normalizer["type"].text();
-  if (type == "NFC") {
-    normalizer.only_keys({"type"});
-    spec.nfc = true;
-  } else if (type == "Sequence") {
-    normalizer.only_keys({"type", "normalizers"});
-    const JsonPlace parts = normalizer["normalizers"];
-    for (std::size_t i = 0; i < parts.array_size(); ++i) read_normalizer(parts.at(i), spec);
-  } else {
-    normalizer.not_supported("the normalizer " + type);
-  }
-}
-
-SplitBehavior split_behavior(const JsonPlace& value) {
-  const std::string& name = value.text();
-  if (name == "Removed") return SplitBehavior::removed;
-  if (name == "Isolated") return SplitBehavior::isolated;
-  if (name == "MergedWithPrevious") return SplitBehavior::merged_with_previous;
-  if (name == "MergedWithNext") return SplitBehavior::merged_with_next;
-  if (name == "Contiguous") return SplitBehavior::contiguous;
-  value.not_supported("the split behavior");
-}
-
-PretokenizerStep read_split(const JsonPlace& step) {
-  step.only_keys({"type", "pattern", "behavior", "invert"});
-  const JsonPlace pattern = step["pattern"];
-  pattern.only_keys({"Regex", "String"});
-  const bool is_regex = !pattern["Regex"].is_null();
-  if (pattern.value().size() != 1) pattern.wrong_type("either a Regex or a String");
-  const std::string& text = pattern[is_regex ? "Regex" : "String"].text();
-  return {.pattern = is_regex ? text : quote_pattern(text),
-          .behavior = split_behavior(step["behavior"]),
-          .invert = required_boolean(step["invert"]),
-          .place = pattern.place()};
-}
-
-// True where it held the byte-level step, which must come last.
-bool read_pre_tokenizer(const JsonPlace& step, std::vector<PretokenizerStep>& steps) {
-  const std::string& type = step["type"].text();
-  if (type == "Split") {
-    steps.push_back(read_split(step));
-  } else if (type == "Digits") {
-    step.only_keys({"type", "individual_digits"});
-    const bool individual = required_boolean(step["individual_digits"]);
-    steps.push_back({.kind = PretokenizerStep::Kind::digits,
-                     .behavior = individual ? SplitBehavior::isolated : SplitBehavior::contiguous,
-                     .place = step.place()});
-  } else if (type == "ByteLevel") {
-    step.only_keys({"type", "add_prefix_space", "trim_offsets", "use_regex"});
-    const bool prefix = required_boolean(step["add_prefix_space"]);
-    if (step["use_regex"].boolean(true)) {
-      append_gpt2_steps(prefix, step.place(), steps);
-    } else if (prefix) {
-      steps.push_back({.kind = PretokenizerStep::Kind::prefix_space, .place = step.place()});
-    }
-    return true;
-  } else if (type == "Sequence") {
-    step.only_keys({"type", "pretokenizers"});
-    const JsonPlace parts = step["pretokenizers"];
-    for (std::size_t i = 0; i < parts.array_size(); ++i) {
-      if (!read_pre_tokenizer(parts.at(i), steps)) continue;
-      if (i + 1 < parts.array_size()) parts.at(i + 1).not_supported("a pre-tokenizer after ByteLevel");
-      return true;
-    }
-  } else {
-    step.not_supported("the pre-tokenizer " + type);
-  }
-  return false;
-}
-
-// Post-processors only add special tokens, which encode leaves out, or move offsets, which it does not give.
-void check_post_processor(const JsonPlace& processor) {
-  if (processor.is_null()) return;
-  const std::string& type = processor["type"].text();
-  if (type == "Sequence") {
-    const JsonPlace parts = processor["processors"];
-    for (std::size_t i = 0; i < parts.array_size(); ++i) check_post_processor(parts.at(i));
-  } else if (type != "ByteLevel" && type != "TemplateProcessing" && type != "RobertaProcessing" &&
-             type != "BertProcessing") {
-    processor.not_supported("the post-processor " + type);
-  }
-}
-
 AddedToken read_token_flags(const JsonPlace& token) {
   return {.content = token["content"].text(),
-          .single_word = required_boolean(token["single_word"]),
-          .lstrip = required_boolean(token["lstrip"]),
-          .rstrip = required_boolean(token["rstrip"]),
-          .normalized = required_boolean(token["normalized"]),
-          .special = required_boolean(token["special"])};
+          .single_word = token["single_word"].boolean(),
+          .lstrip = token["lstrip"].boolean(),
+          .rstrip = token["rstrip"].boolean(),
+          .normalized = token["normalized"].boolean(),
+          .special = token["special"].boolean()};
 }
 
 std::int32_t token_id(const JsonPlace& value) {
@@ -119,31 +26,6 @@ std::int32_t token_id(const JsonPlace& value) {
 }
 
 }  // namespace
-
-void append_gpt2_steps(bool add_prefix_space, const std::string& place, std::vector<PretokenizerStep>& steps) {
-  if (add_prefix_space) steps.push_back({.kind = PretokenizerStep::Kind::prefix_space, .place = place});
-  steps.push_back({.pattern = kGpt2Pattern, .place = place});
-}
-
-void read_pipeline(const JsonPlace& root, BpeSpec& spec) {
-  root.only_keys({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
-                  "decoder", "model"});
-  if (const JsonPlace version = root["version"]; !version.is_null() && version.text() != "1.0") {
-    version.not_supported("this version of the format");
-  }
-  for (const char* key : {"truncation", "padding"}) {
-    if (!root[key].is_null()) root[key].not_supported(std::string(key) + " of the text (set it to null)");
-  }
-  read_normalizer(root["normalizer"], spec);
-  const JsonPlace pre_tokenizer = root["pre_tokenizer"];
-  if (pre_tokenizer.is_null() || !read_pre_tokenizer(pre_tokenizer, spec.steps)) {
-    pre_tokenizer.not_supported("a tokenizer that is not byte-level (no ByteLevel pre-tokenizer)");
-  }
-  check_post_processor(root["post_processor"]);
-  if (const JsonPlace decoder = root["decoder"]; !decoder.is_null() && decoder["type"].text() != "ByteLevel") {
-    decoder.not_supported("the decoder " + decoder["type"].text());
-  }
-}
 
 BpeModelOptions read_model_options(const JsonPlace& model, BpeSpec& spec) {
   // Files from before tokenizers 0.9 do not name the type.
@@ -158,6 +40,7 @@ BpeModelOptions read_model_options(const JsonPlace& model, BpeSpec& spec) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (const JsonPlace affix = model[key]; !affix.is_null() && !affix.text().empty()) affix.not_supported(key);
   }
+  spec.alphabet.byte_fallback = model["byte_fallback"].boolean(false);
   spec.ignore_merges = model["ignore_merges"].boolean(false);
   BpeModelOptions options{.place = model.place()};
   if (const JsonPlace unknown = model["unk_token"]; !unknown.is_null()) options.unknown = unknown.text();

@@ -18,9 +18,18 @@ struct BpeModelOptions {
   bool byte_fallback = false;
 };
 
-// Everything but model and added_tokens: normalizer and pre-tokenizer go into spec; what only adds special tokens,
-// cuts or pads is checked to change nothing here.
+// What happens before the model: normalizer and pre-tokenizer, and with them whether symbols are bytes or characters.
+// That the file cuts or pads texts is said and not done. (bpe_spec_input.cpp)
 void read_pipeline(const JsonPlace& root, BpeSpec& spec);
+
+// What happens after it: the decoder, and the tokens that the post-processor adds. The vocabulary has been read.
+// (bpe_spec_output.cpp)
+void read_decoder(const JsonPlace& decoder, BpeSpec& spec);
+void read_post_processor(const JsonPlace& processor, BpeSpec& spec);
+
+// Of Metaspace, as pre-tokenizer and as decoder.
+PretokenizerStep::Prepend read_prepend_scheme(const JsonPlace& metaspace);
+std::string read_character(const JsonPlace& value);  // TR4104 where it is not one character
 
 BpeModelOptions read_model_options(const JsonPlace& model, BpeSpec& spec);
 void read_merges(const JsonPlace& merges, VocabularyReader& vocabulary);

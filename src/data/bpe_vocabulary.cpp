@@ -64,7 +64,7 @@ VocabularyReader::VocabularyReader(const JsonPlace& vocab, BpeSpec& spec) : spec
   for (const auto& [name, id] : vocab.value().items()) {
     add_vocabulary_entry(name, JsonPlace(id, vocab.place() + "[" + in_quotes(name) + "]"), limit);
   }
-  find_bytes();
+  find_symbols();
 }
 
 void VocabularyReader::add_vocabulary_entry(std::string_view name, const JsonPlace& id, std::int64_t limit) {
@@ -77,22 +77,44 @@ void VocabularyReader::add_vocabulary_entry(std::string_view name, const JsonPla
     throw Error(4106, id.place(), "id " + std::to_string(value) + " belongs to another token too");
   }
   static const ByteAlphabet alphabet;
-  std::optional<std::string> bytes = alphabet.spelt(name);
-  BpeToken token{.exists = true, .in_model = bytes.has_value() && !name.empty()};
+  std::optional<std::string> bytes;
+  if (spec_.alphabet.kind == AlphabetKind::bytes) bytes = alphabet.spelt(name);
+  const bool is_spelt = spec_.alphabet.kind == AlphabetKind::characters || bytes.has_value();
+  BpeToken token{.exists = true, .in_model = is_spelt && !name.empty()};
   token.bytes = bytes ? std::move(*bytes) : std::string(name);
   place_token(spec_, static_cast<std::int32_t>(value), std::move(token));
   // The key lives in the JSON document.
   ids_.emplace(name, static_cast<std::int32_t>(value));
 }
 
-void VocabularyReader::find_bytes() {
-  const ByteAlphabet alphabet;
-  for (int byte = 0; byte < 256; ++byte) spec_.byte_ids[byte] = id(alphabet.name(byte)).value_or(kNoToken);
+void VocabularyReader::find_symbols() {
+  AlphabetSpec& symbols = spec_.alphabet;
+  if (symbols.kind == AlphabetKind::bytes) {
+    const ByteAlphabet alphabet;
+    for (int byte = 0; byte < 256; ++byte) symbols.byte_ids[byte] = id(alphabet.name(byte)).value_or(kNoToken);
+    return;
+  }
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string name = "<0x00>";
+  for (int byte = 0; byte < 256; ++byte) {
+    name[3] = digits[byte >> 4], name[4] = digits[byte & 15];
+    symbols.byte_ids[byte] = id(name).value_or(kNoToken);
+  }
+  for (const auto& [token, token_id] : ids_) {
+    if (token.empty() || utf8_length(static_cast<unsigned char>(token[0])) != token.size()) continue;
+    symbols.characters.emplace_back(code_point_at(token, 0), token_id);
+  }
 }
 
 std::optional<std::int32_t> VocabularyReader::id(std::string_view name) const {
   const auto found = ids_.find(name);
   if (found == ids_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<std::int32_t> VocabularyReader::any_id(const std::string& name) const {
+  const auto found = added_.find(name);
+  if (found == added_.end()) return id(name);
   return found->second;
 }
 
@@ -110,6 +132,8 @@ void VocabularyReader::add_merge(std::string_view left, std::string_view right,
     return *found;
   };
   spec_.merges.push_back({known(left), known(right), known(joined_)});
+  if (spec_.alphabet.kind == AlphabetKind::bytes) return;
+  spec_.joins.emplace_back(code_point_at(left, previous_code_point(left, left.size())), code_point_at(right, 0));
 }
 
 void VocabularyReader::add_merge_line(std::string_view line, const std::function<std::string()>& describe_place) {

@@ -15,10 +15,12 @@ namespace trireme::data {
 
 class VocabularyReader {
  public:
-  // vocab: an object of name -> id; it must outlive this. Fills spec.tokens and spec.byte_ids. Errors TR4104, TR4106.
+  // vocab: an object of name -> id; it must outlive this. spec.alphabet.kind is set. Fills spec.tokens and the ids of
+  // spec.alphabet. Errors TR4104, TR4106.
   VocabularyReader(const JsonPlace& vocab, BpeSpec& spec);
 
-  std::optional<std::int32_t> id(std::string_view name) const;
+  std::optional<std::int32_t> id(std::string_view name) const;        // of the model's vocabulary
+  std::optional<std::int32_t> any_id(const std::string& name) const;  // or of an added token
 
   // Appends a merge to spec.merges. describe_place is called for an error only (TR4107).
   void add_merge(std::string_view left, std::string_view right, const std::function<std::string()>& describe_place);
@@ -38,7 +40,7 @@ class VocabularyReader {
   std::string joined_;
 
   void add_vocabulary_entry(std::string_view name, const JsonPlace& id, std::int64_t limit);
-  void find_bytes();
+  void find_symbols();
 };
 
 }  // namespace trireme::data

@@ -11,39 +11,17 @@ namespace {
 
 using Kind = PretokenizerStep::Kind;
 
-// The matches of a text, as tokenizers iterates: an empty match right after another match does not count.
-class Matches {
- public:
-  Matches(const SplitRegex& regex, std::string_view text, SplitRegex::Scratch& scratch)
-      : regex_(regex), text_(text), scratch_(scratch) {}
-
-  bool next(Match& match) {
-    while (from_ <= text_.size() && regex_.find(text_, from_, scratch_, match)) {
-      if (match.begin != match.end || !matched_ || match.end != last_end_) {
-        from_ = last_end_ = match.end;
-        matched_ = true;
-        return true;
-      }
-      if (from_ == text_.size()) break;
-      from_ += utf8_length(static_cast<unsigned char>(text_[from_]));
-    }
-    return false;
-  }
-
- private:
-  const SplitRegex& regex_;
-  std::string_view text_;
-  SplitRegex::Scratch& scratch_;
-  std::size_t from_ = 0, last_end_ = 0;
-  bool matched_ = false;
-};
+CharacterTables tables_of(Kind kind) {
+  if (kind == Kind::digits) return CharacterTables::digits;
+  return kind == Kind::punctuation ? CharacterTables::punctuation : CharacterTables::regex;
+}
 
 struct Span {
   Match range;
   bool is_match;
 };
 
-std::vector<Span> all_spans(Matches matches, std::size_t size, bool invert) {
+std::vector<Span> all_spans(RegexMatches matches, std::size_t size, bool invert) {
   std::vector<Span> spans;
   std::size_t end = 0;
   Match match{};
@@ -90,6 +68,7 @@ Pretokenizer::Pretokenizer(std::vector<PretokenizerStep> steps) : steps_(std::mo
     std::optional<SplitRegex>& regex = regexes_.emplace_back();
     if (step.kind == Kind::split) regex.emplace(step.pattern, step.place);
     if (step.kind == Kind::digits) regex.emplace("\\p{N}", step.place);
+    if (step.kind == Kind::punctuation) regex.emplace("[$+<=>^`|~\\p{P}]", step.place);
   }
 }
 
@@ -101,42 +80,64 @@ Pretokenizer::Scratch Pretokenizer::make_scratch() const {
   return scratch;
 }
 
-void Pretokenizer::run(std::size_t step, std::string_view piece, Scratch& scratch, WordSink& sink) const {
-  if (piece.empty()) return;
-  if (step == steps_.size()) return sink.word(piece);
+void Pretokenizer::run(std::size_t step, Piece piece, Scratch& scratch, WordSink& sink) const {
+  if (piece.text.empty()) return;
+  if (step == steps_.size()) return sink.word(piece.text);
   if (steps_[step].kind == Kind::prefix_space) {
-    if (piece.front() == ' ') return run(step + 1, piece, scratch, sink);
+    if (piece.text.front() == ' ') return run(step + 1, piece, scratch, sink);
     std::string& prefixed = scratch[step].text;
-    prefixed.assign(1, ' ').append(piece);
-    return run(step + 1, prefixed, scratch, sink);
+    prefixed.assign(1, ' ').append(piece.text);
+    return run(step + 1, {prefixed, piece.at_front}, scratch, sink);
   }
+  if (steps_[step].kind == Kind::metaspace) return run_metaspace(step, piece, scratch, sink);
   if (steps_[step].behavior == SplitBehavior::isolated) return run_isolated(step, piece, scratch, sink);
   run_merging(step, piece, scratch, sink);
 }
 
-void Pretokenizer::run_isolated(std::size_t step, std::string_view piece, Scratch& scratch, WordSink& sink) const {
+void Pretokenizer::run_isolated(std::size_t step, Piece piece, Scratch& scratch, WordSink& sink) const {
   StepScratch& own = scratch[step];
-  const std::string_view text = with_stand_ins(piece, steps_[step].kind == Kind::digits, own.text);
-  Matches matches(*regexes_[step], text, *own.regex);
+  const std::string_view text = with_stand_ins(piece.text, tables_of(steps_[step].kind), own.text);
+  RegexMatches matches(*regexes_[step], text, *own.regex);
   std::size_t end = 0;
-  Match match{};
-  while (matches.next(match)) {
-    run(step + 1, piece.substr(end, match.begin - end), scratch, sink);
-    run(step + 1, piece.substr(match.begin, match.end - match.begin), scratch, sink);
+  for (Match match{}; matches.next(match);) {
+    run(step + 1, piece.part(end, match.begin), scratch, sink);
+    run(step + 1, piece.part(match.begin, match.end), scratch, sink);
     end = match.end;
   }
-  run(step + 1, piece.substr(end), scratch, sink);
+  run(step + 1, piece.part(end, piece.text.size()), scratch, sink);
 }
 
-void Pretokenizer::run_merging(std::size_t step, std::string_view piece, Scratch& scratch, WordSink& sink) const {
+void Pretokenizer::run_merging(std::size_t step, Piece piece, Scratch& scratch, WordSink& sink) const {
   StepScratch& own = scratch[step];
-  const std::string_view text = with_stand_ins(piece, steps_[step].kind == Kind::digits, own.text);
+  const std::string_view text = with_stand_ins(piece.text, tables_of(steps_[step].kind), own.text);
   own.pieces.clear();
-  merge_spans(all_spans(Matches(*regexes_[step], text, *own.regex), text.size(), steps_[step].invert),
+  merge_spans(all_spans(RegexMatches(*regexes_[step], text, *own.regex), text.size(), steps_[step].invert),
               steps_[step].behavior, own.pieces);
-  for (const Match& range : own.pieces) {
-    run(step + 1, piece.substr(range.begin, range.end - range.begin), scratch, sink);
+  for (const Match& range : own.pieces) run(step + 1, piece.part(range.begin, range.end), scratch, sink);
+}
+
+void Pretokenizer::run_metaspace(std::size_t step, Piece piece, Scratch& scratch, WordSink& sink) const {
+  const PretokenizerStep& what = steps_[step];
+  const std::string& marker = what.marker;
+  std::string& text = scratch[step].text;
+  text.clear();
+  const bool wanted = what.prepend == PretokenizerStep::Prepend::always ||
+                      (what.prepend == PretokenizerStep::Prepend::first && piece.at_front);
+  if (wanted && piece.text.front() != ' ' && !piece.text.starts_with(marker)) text = marker;
+  std::size_t done = 0;
+  for (std::size_t at = piece.text.find(' '); at != std::string_view::npos; at = piece.text.find(' ', done)) {
+    text.append(piece.text, done, at - done).append(marker);
+    done = at + 1;
   }
+  text.append(piece.text, done);
+  const Piece marked{text, piece.at_front};
+  if (!what.cuts) return run(step + 1, marked, scratch, sink);
+  std::size_t begin = 0;
+  for (std::size_t at = text.find(marker, 1); at != std::string::npos; at = text.find(marker, begin + 1)) {
+    run(step + 1, marked.part(begin, at), scratch, sink);
+    begin = at;
+  }
+  run(step + 1, marked.part(begin, text.size()), scratch, sink);
 }
 
 }  // namespace trireme::data

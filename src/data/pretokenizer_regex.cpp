@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/pretokenizer_pattern.h"
+#include "data/tokenizer_text.h"
 
 namespace trireme::data {
 namespace {
@@ -102,6 +103,19 @@ bool SplitRegex::find(std::string_view text, std::size_t from, Scratch& scratch,
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data);
   match = {ends[0], ends[1]};
   return true;
+}
+
+bool RegexMatches::next(Match& match) {
+  while (from_ <= text_.size() && regex_.find(text_, from_, scratch_, match)) {
+    if (match.begin != match.end || !matched_ || match.end != last_end_) {
+      from_ = last_end_ = match.end;
+      matched_ = true;
+      return true;
+    }
+    if (from_ == text_.size()) break;
+    from_ += utf8_length(static_cast<unsigned char>(text_[from_]));
+  }
+  return false;
 }
 
 }  // namespace trireme::data

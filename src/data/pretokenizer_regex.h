@@ -40,4 +40,20 @@ class SplitRegex {
   std::unique_ptr<Impl> impl_;
 };
 
+// The matches of a text, as tokenizers iterates: an empty match right after another match does not count.
+class RegexMatches {
+ public:
+  // All three must outlive this.
+  RegexMatches(const SplitRegex& regex, std::string_view text, SplitRegex::Scratch& scratch)
+      : regex_(regex), text_(text), scratch_(scratch) {}
+  bool next(Match& match);  // false where there is none any more
+
+ private:
+  const SplitRegex& regex_;
+  std::string_view text_;
+  SplitRegex::Scratch& scratch_;
+  std::size_t from_ = 0, last_end_ = 0;
+  bool matched_ = false;
+};
+
 }  // namespace trireme::data

@@ -56,6 +56,21 @@ constexpr StandIn kNewDigits[] = {
     {0x16FF4, 0x16FF6, 0x104A0},
 };
 
+// Punctuation since Unicode 9, which the Punctuation pre-tokenizer does not know; and two that were it then only.
+constexpr StandIn kNewPunctuation[] = {
+    {0x61D, 0x61D, 0x250},       {0x9FD, 0x9FD, 0x9FA},       {0xA76, 0xA76, 0x9FA},       {0xC77, 0xC77, 0x9FA},
+    {0xC84, 0xC84, 0x9FA},       {0x166D, 0x166D, 0x2020},    {0x1B4E, 0x1B4F, 0x9FA},     {0x1B7D, 0x1B7F, 0x9FA},
+    {0x2E43, 0x2E4F, 0x9FA},     {0x2E52, 0x2E5D, 0x9FA},     {0x10D6E, 0x10D6E, 0x10137}, {0x10EAD, 0x10EAD, 0x10137},
+    {0x10F55, 0x10F59, 0x10137}, {0x10F86, 0x10F89, 0x10137}, {0x111C9, 0x111C9, 0x10100}, {0x113D4, 0x113D5, 0x10137},
+    {0x113D7, 0x113D8, 0x10137}, {0x1144B, 0x1144F, 0x10137}, {0x1145A, 0x1145B, 0x10137}, {0x1145D, 0x1145D, 0x10137},
+    {0x11660, 0x1166C, 0x10137}, {0x116B9, 0x116B9, 0x10137}, {0x1183B, 0x1183B, 0x10137}, {0x11944, 0x11946, 0x10137},
+    {0x119E2, 0x119E2, 0x10137}, {0x11A3F, 0x11A46, 0x10137}, {0x11A9A, 0x11A9C, 0x10137}, {0x11A9E, 0x11AA2, 0x10137},
+    {0x11B00, 0x11B09, 0x10137}, {0x11BE1, 0x11BE1, 0x10137}, {0x11C41, 0x11C45, 0x10137}, {0x11C70, 0x11C71, 0x10137},
+    {0x11EF7, 0x11EF8, 0x10137}, {0x11F43, 0x11F4F, 0x10137}, {0x11FFF, 0x11FFF, 0x10137}, {0x12FF1, 0x12FF2, 0x10137},
+    {0x16D6D, 0x16D6F, 0x10137}, {0x16E97, 0x16E9A, 0x10137}, {0x16FE2, 0x16FE2, 0x10137}, {0x1E5FF, 0x1E5FF, 0x10137},
+    {0x1E95E, 0x1E95F, 0x10137},
+};
+
 char32_t find_stand_in(std::span<const StandIn> table, char32_t code_point) {
   const auto row = std::upper_bound(table.begin(), table.end(), code_point,
                                     [](char32_t value, const StandIn& entry) { return value < entry.first; });
@@ -64,15 +79,19 @@ char32_t find_stand_in(std::span<const StandIn> table, char32_t code_point) {
 }
 
 // True where no code point that starts with this byte is in a table: ASCII, two-byte forms, most of CJK.
-bool never_has_stand_in(unsigned char lead) {
+bool never_has_stand_in(unsigned char lead, CharacterTables tables) {
+  if (lead == 0xD8 && tables == CharacterTables::punctuation) return false;
   return lead < 0xE0 || (lead > 0xE3 && lead < 0xF0 && lead != 0xEA);
 }
 
 }  // namespace
 
-char32_t regex_stand_in(char32_t code_point, bool for_digits) {
-  if (for_digits) {
+char32_t regex_stand_in(char32_t code_point, CharacterTables tables) {
+  if (tables == CharacterTables::digits) {
     if (const char32_t found = find_stand_in(kNewDigits, code_point)) return found;
+  }
+  if (tables == CharacterTables::punctuation) {
+    if (const char32_t found = find_stand_in(kNewPunctuation, code_point)) return found;
   }
   return find_stand_in(kStandIns, code_point);
 }
@@ -84,7 +103,7 @@ bool touches_stand_in(char32_t first, char32_t last) {
   });
 }
 
-std::string_view with_stand_ins(std::string_view text, bool for_digits, std::string& buffer) {
+std::string_view with_stand_ins(std::string_view text, CharacterTables tables, std::string& buffer) {
   bool changed = false;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -94,8 +113,8 @@ std::string_view with_stand_ins(std::string_view text, bool for_digits, std::str
       continue;
     }
     const std::size_t length = utf8_length(lead);
-    if (!never_has_stand_in(lead)) {
-      if (const char32_t replacement = regex_stand_in(code_point_at(text, at), for_digits)) {
+    if (!never_has_stand_in(lead, tables)) {
+      if (const char32_t replacement = regex_stand_in(code_point_at(text, at), tables)) {
         if (!changed) buffer.assign(text);
         changed = true;
         write_utf8(replacement, buffer.data() + at);

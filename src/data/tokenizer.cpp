@@ -14,6 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kByteMarker = "trireme_byte_tokenizer.json";
 constexpr std::string_view kByteMarkerText = "{\"kind\": \"bytes\", \"version\": 1}\n";
+// Not read here, but part of what others take for the tokenizer: kept when it is saved.
+constexpr const char* kCompanions[] = {"special_tokens_map.json", "chat_template.jinja", "tokenizer.model"};
 constexpr const char* kAllNames[] = {"tokenizer.json",        "vocab.json",        "merges.txt",
                                      "tokenizer_config.json", "added_tokens.json", kByteMarker};
 
@@ -66,6 +68,13 @@ TokenizerFiles find_tokenizer_files(const std::string& what) {
   throw Error(4100, what, "no such tokenizer", "give \"bytes\", a folder or a tokenizer.json");
 }
 
+std::string Tokenizer::decode(const std::int32_t* ids, std::size_t count, bool skip_special) const {
+  std::string text;
+  DecodeState state;
+  for (std::size_t i = 0; i < count; ++i) decode_next(ids[i], skip_special, state, text);
+  return text;
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& what) {
   const TokenizerFiles files = find_tokenizer_files(what);
   if (files.format != TokenizerFormat::bytes) return load_bpe_tokenizer(files);
@@ -92,6 +101,10 @@ void save_tokenizer(const std::string& what, const fs::path& folder) {
   }
   if (files.all.empty()) write_file_atomic(folder / kByteMarker, kByteMarkerText);
   for (const fs::path& file : files.all) write_file_atomic(folder / file.filename(), read_file(file));
+  if (files.folder.empty()) return;
+  for (const char* name : kCompanions) {
+    if (fs::is_regular_file(files.folder / name)) write_file_atomic(folder / name, read_file(files.folder / name));
+  }
 }
 
 }  // namespace trireme::data

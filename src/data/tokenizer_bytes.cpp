@@ -17,30 +17,28 @@ class ByteTokenizer final : public Tokenizer {
     return ids;
   }
 
-  std::string decode(const std::int32_t* ids, std::size_t count, bool skip_special) const override {
-    std::string text;
-    text.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      if (ids[i] < 0 || ids[i] > kEndOfDocument) {
-        throw Error(4110, "byte tokenizer", "id " + std::to_string(ids[i]) + " is not in 0 .. 256",
-                    "decode with the tokenizer that made these ids");
-      }
-      if (ids[i] < kEndOfDocument) {
-        text.push_back(static_cast<char>(ids[i]));
-      } else if (!skip_special) {
-        text.append(kEndOfDocumentText);
-      }
+  void decode_next(std::int32_t id, bool skip_special, DecodeState& state, std::string& text) const override {
+    if (id < 0 || id > kEndOfDocument) {
+      throw Error(4110, "byte tokenizer", "id " + std::to_string(id) + " is not in 0 .. 256",
+                  "decode with the tokenizer that made these ids");
     }
-    return text;
+    ++state.tokens;
+    if (id < kEndOfDocument) {
+      text.push_back(static_cast<char>(id));
+    } else if (!skip_special) {
+      text.append(kEndOfDocumentText);
+    }
   }
 
   std::int64_t vocabulary() const override { return kEndOfDocument + 1; }
   std::int32_t end_of_document() const override { return kEndOfDocument; }
+  const SpecialTokens& special() const override { return special_; }
   const std::string& digest() const override { return digest_; }
   const std::string& kind() const override { return kind_; }
 
  private:
   std::string kind_ = "bytes";
+  SpecialTokens special_{.end = kEndOfDocument};
   std::string digest_ = trireme::digest("trireme byte tokenizer, 257 ids, version 1");
 };
 

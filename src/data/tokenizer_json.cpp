@@ -84,6 +84,11 @@ const std::string& JsonPlace::text() const {
   return value_->get_ref<const std::string&>();
 }
 
+bool JsonPlace::boolean() const {
+  if (value_->is_null()) wrong_type("true or false");
+  return boolean(false);
+}
+
 bool JsonPlace::boolean(bool if_absent) const {
   if (value_->is_null()) return if_absent;
   if (!value_->is_boolean()) wrong_type("true or false");
@@ -113,7 +118,7 @@ void JsonPlace::wrong_type(std::string_view wanted) const {
 void JsonPlace::not_supported(const std::string& what) const {
   throw Error(
       4105, place_, what + " is not supported: " + shown(*value_),
-      "supported: BPE, byte-level, with pre-tokenizers Split, Digits and ByteLevel, and normalizer null or NFC");
+      "supported: BPE with the normalizers, pre-tokenizers and decoders of Llama, Mistral, Gemma, Qwen and GPT-2");
 }
 
 }  // namespace trireme::data

@@ -27,6 +27,7 @@ class JsonPlace {
 
   // TR4104 where the type is another one.
   const std::string& text() const;
+  bool boolean() const;
   bool boolean(bool if_absent) const;
   std::int64_t integer() const;
 

@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
+
 #include "data/pretokenizer_unicode.h"
 
 namespace trireme::data {
@@ -69,6 +71,17 @@ std::string replace_invalid_utf8(std::string_view text) {
     at += next_sequence(text, at).length;
   }
   return out;
+}
+
+std::size_t unfinished_utf8(std::string_view text) {
+  for (std::size_t count = std::min<std::size_t>(3, text.size()); count > 0; --count) {
+    const std::size_t at = text.size() - count;
+    const auto lead = static_cast<unsigned char>(text[at]);
+    if (lead < 0xC2 || lead > 0xF4 || utf8_length(lead) <= count) continue;
+    const Sequence sequence = next_sequence(text, at);
+    if (!sequence.valid && sequence.length == count) return count;
+  }
+  return 0;
 }
 
 std::size_t previous_code_point(std::string_view text, std::size_t end) {

@@ -14,6 +14,9 @@ std::size_t valid_utf8_prefix(std::string_view text);
 // Each maximal part of an ill-formed sequence becomes one U+FFFD, as in Python's bytes.decode("utf-8", "replace").
 std::string replace_invalid_utf8(std::string_view text);
 
+// How many bytes at the end begin a code point that lacks its last bytes: 0 .. 3.
+std::size_t unfinished_utf8(std::string_view text);
+
 // The first byte at or after `at` that is not ASCII, or the size.
 inline std::size_t skip_ascii(std::string_view text, std::size_t at) {
   std::uint64_t block = 0;

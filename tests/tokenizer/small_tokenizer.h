@@ -13,6 +13,11 @@ namespace trireme::data {
 // "hell o" -> 259, "\u0120 hello" -> 260, the special token <|endoftext|> 261; GPT-2's splitting.
 nlohmann::json small_tokenizer();
 
+// The same in Llama-2's way: <unk> 0, <s> 1, </s> 2, the bytes 3 .. 258, "\u2581" 259, the letters of "hello" 260 ..
+// 263, merges "h e" -> 264, "l l" -> 265, "he ll" -> 266, "hell o" -> 267, "\u2581 hello" -> 268. Its decoder gives
+// text back without the space that the normalizer puts before it. No <|endoftext|>: it needs a tokenizer_config.json.
+nlohmann::json small_llama_tokenizer();
+
 // Writes it into a folder of its own and loads it from there.
 class TokenizerOnDisk {
  public:

@@ -1,0 +1,118 @@
+#include "data/tokenizer_normalizer.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "data/pretokenizer_unicode.h"
+#include "data/tokenizer_text.h"
+
+namespace trireme::data {
+namespace {
+
+using Kind = NormalizerStep::Kind;
+
+// Beyond this, only a file that means harm grows a text.
+constexpr std::size_t kMaxGrowth = 32;
+constexpr std::size_t kAlwaysAllowed = 64u << 10;
+
+std::string_view strip(std::string_view text, bool left, bool right) {
+  std::size_t begin = 0, end = text.size();
+  while (left && begin < end && is_white_space(code_point_at(text, begin))) {
+    begin += utf8_length(static_cast<unsigned char>(text[begin]));
+  }
+  while (right && begin < end) {
+    const std::size_t previous = previous_code_point(text, end);
+    if (!is_white_space(code_point_at(text, previous))) break;
+    end = previous;
+  }
+  return text.substr(begin, end - begin);
+}
+
+// Whether a match at the front leaves its replacement at the front, as the offsets of Hugging Face's have it.
+bool front_survives(std::string_view match, std::string_view content) {
+  if (match.empty()) return true;
+  return !content.empty() && match.size() == utf8_length(static_cast<unsigned char>(match[0]));
+}
+
+}  // namespace
+
+Normalizer::Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {
+  for (const NormalizerStep& step : steps_) {
+    std::optional<SplitRegex>& regex = regexes_.emplace_back();
+    if (step.kind == Kind::replace && step.is_regex) regex.emplace(step.pattern, step.place);
+    TRIREME_CHECK(step.kind != Kind::replace || !step.pattern.empty(), "an empty pattern");
+  }
+}
+
+Normalizer::Scratch Normalizer::make_scratch() const {
+  Scratch scratch(steps_.size());
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (steps_[i].kind == Kind::form) scratch[i].form.emplace(steps_[i].form);
+    if (regexes_[i]) scratch[i].regex.emplace(*regexes_[i]);
+  }
+  return scratch;
+}
+
+Normalizer::Result Normalizer::run(std::string_view text, Scratch& scratch) const {
+  const std::size_t limit = kMaxGrowth * text.size() + kAlwaysAllowed;
+  Result result{text, true};
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Result next = run_step(i, result.text, scratch[i]);
+    result = {next.text, result.keeps_front && next.keeps_front};
+    if (next.text.size() > limit) {
+      throw Error(
+          4111, steps_[i].place,
+          "the normalizer made " + std::to_string(next.text.size()) + " bytes of " + std::to_string(text.size()),
+          "no tokenizer makes texts longer by so much; fetch the file anew");
+    }
+  }
+  return result;
+}
+
+Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text, StepScratch& own) const {
+  const NormalizerStep& what = steps_[step];
+  switch (what.kind) {
+    case Kind::form: return {own.form->normalize(text), true};
+    case Kind::lowercase: {
+      own.text.clear();
+      append_lower_case(text, own.text);
+      return {own.text, true};
+    }
+    case Kind::strip: {
+      const std::string_view rest = strip(text, what.left, what.right);
+      return {rest, rest.data() == text.data()};
+    }
+    case Kind::prepend: {
+      if (text.empty()) return {text, true};
+      own.text.assign(what.content).append(text);
+      return {own.text, true};
+    }
+    case Kind::replace: break;
+  }
+  return replace(step, text, own);
+}
+
+Normalizer::Result Normalizer::replace(std::size_t step, std::string_view text, StepScratch& own) const {
+  const NormalizerStep& what = steps_[step];
+  std::size_t done = 0;
+  bool keeps_front = true;
+  own.text.clear();
+  const auto take = [&](std::size_t begin, std::size_t end) {
+    if (begin == 0) keeps_front = keeps_front && front_survives(text.substr(begin, end - begin), what.content);
+    own.text.append(text, done, begin - done).append(what.content);
+    done = end;
+  };
+  if (regexes_[step]) {
+    RegexMatches matches(*regexes_[step], with_stand_ins(text, CharacterTables::regex, own.stand_ins), *own.regex);
+    for (Match match{}; matches.next(match);) take(match.begin, match.end);
+  } else {
+    for (std::size_t at = text.find(what.pattern); at != std::string_view::npos; at = text.find(what.pattern, done)) {
+      take(at, at + what.pattern.size());
+    }
+  }
+  if (done == 0 && own.text.empty()) return {text, true};
+  own.text.append(text, done);
+  return {own.text, keeps_front};
+}
+
+}  // namespace trireme::data
