@@ -4,8 +4,8 @@
 .PHONY: quickstart test build docs bench asan tsan tidy format-check checks clean
 
 build := build
-compiler = $(shell scripts/setup.sh --print-compiler)
-configure = cmake -S . -G Ninja -DCMAKE_CXX_COMPILER=$(compiler)
+# $$: asked for when the recipe has come there; before the set-up there may be no compiler.
+configure = cmake -S . -G Ninja -DCMAKE_CXX_COMPILER="$$(scripts/setup.sh --print-compiler)"
 
 quickstart:
 	scripts/setup.sh
