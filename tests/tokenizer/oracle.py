@@ -2,6 +2,10 @@
 
 oracle.py encode TOKENIZER DOCUMENTS IDS    TOKENIZER: a tokenizer.json or a folder with vocab.json and merges.txt
 oracle.py train DOCUMENTS FOLDER            writes FOLDER/NAME/tokenizer.json, one for each kind below
+oracle.py families DOCUMENTS FOLDER         the same for families.py
+oracle.py random SEED DOCUMENTS FOLDER      the same for pipelines drawn at random (random_pipelines.py)
+oracle.py all FOLDER DOCUMENTS              writes FOLDER/NAME/ids and FOLDER/NAME/text, what it decodes, for each
+oracle.py forms CODEPOINTS FILE             UTF-8 text through each Unicode normalizer, five records
 oracle.py golden TOKENIZER DOCUMENTS FILE   the same ids as JSON: an array a document
 oracle.py time TOKENIZER DOCUMENTS          on each line read, encodes all on one thread: CPU seconds, number of ids
 
@@ -47,6 +51,38 @@ def encode(tokenizer_path, documents_path, ids_path):
         for document in read_documents(documents_path):
             ids = tokenizer.encode(document, add_special_tokens=False).ids
             out.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
+
+
+def encode_all(folder, documents_path):
+    documents = read_documents(documents_path)
+    for name in sorted(os.listdir(folder)):
+        tokenizer = Tokenizer.from_file(f"{folder}/{name}/tokenizer.json")
+        with open(f"{folder}/{name}/ids", "wb") as ids_out, open(f"{folder}/{name}/text", "wb") as text_out:
+            for document in documents:
+                ids = tokenizer.encode(document, add_special_tokens=False).ids
+                text = tokenizer.decode(ids, skip_special_tokens=False).encode()
+                ids_out.write(struct.pack(f"<I{len(ids)}I", len(ids), *ids))
+                text_out.write(struct.pack("<I", len(text)) + text)
+
+
+def forms(text_path, file):
+    text = open(text_path, encoding="utf-8", newline="").read()
+    with open(file, "wb") as out:
+        for name in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase"):
+            normal = getattr(normalizers, name)().normalize_str(text).encode()
+            out.write(struct.pack("<I", len(normal)) + normal)
+
+
+def write_families(documents_path, folder):
+    import families
+
+    families.write(read_documents(documents_path), folder)
+
+
+def write_random(seed, documents_path, folder):
+    import random_pipelines
+
+    random_pipelines.write(int(seed), read_documents(documents_path), folder)
 
 
 def byte_level(prefix=False, use_regex=True):
@@ -134,4 +170,14 @@ def measure(tokenizer_path, documents_path):
 
 
 if __name__ == "__main__":
-    {"encode": encode, "train": train, "golden": golden, "time": measure}[sys.argv[1]](*sys.argv[2:])
+    commands = {
+        "encode": encode,
+        "train": train,
+        "families": write_families,
+        "random": write_random,
+        "all": encode_all,
+        "forms": forms,
+        "golden": golden,
+        "time": measure,
+    }
+    commands[sys.argv[1]](*sys.argv[2:])

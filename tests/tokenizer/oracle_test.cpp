@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <cstring>
-
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/python_oracle.h"
 #include "tokenizer/varied_text.h"
 
 namespace trireme::data {
@@ -18,27 +16,7 @@ constexpr std::size_t kBytes = 5'200'000;
 constexpr std::size_t kTrainedBytes = 1'000'000;  // for each of the tokenizers trained here
 
 const fs::path kSource = TRIREME_SOURCE_DIR;
-const fs::path kPython = kSource / ".deps/oracle/bin/python";
 const fs::path kRealTokenizers = kSource / "../shared/data/tokenizers";
-
-std::vector<std::vector<std::int32_t>> read_ids(const fs::path& file) {
-  const std::string bytes = read_file(file);
-  std::vector<std::vector<std::int32_t>> all;
-  for (std::size_t at = 0; at < bytes.size();) {
-    std::uint32_t count = 0;
-    std::memcpy(&count, bytes.data() + at, sizeof count);
-    std::vector<std::int32_t>& ids = all.emplace_back(count);
-    if (count > 0) std::memcpy(ids.data(), bytes.data() + at + sizeof count, count * sizeof(std::int32_t));
-    at += sizeof count + count * sizeof(std::int32_t);
-  }
-  return all;
-}
-
-void run_oracle(const std::string& arguments) {
-  const std::string command =
-      "'" + kPython.string() + "' '" + (kSource / "tests/tokenizer/oracle.py").string() + "' " + arguments;
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
-}
 
 // Words without end, which the varied text has not.
 void add_long_words(std::vector<std::string>& documents) {
@@ -55,7 +33,7 @@ void add_long_words(std::vector<std::string>& documents) {
 class Oracle : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(kPython))
+    if (!has_python_oracle())
       GTEST_SKIP() << "no Python package tokenizers in .deps/oracle (scripts/setup.sh makes it)";
   }
 
@@ -73,13 +51,8 @@ class Oracle : public ::testing::Test {
       const auto ids = ours->encode(documents[i]);
       if (ids == expected[i]) continue;
       ++different;
-      std::size_t at = 0;
-      while (at < ids.size() && at < expected[i].size() && ids[at] == expected[i][at]) ++at;
-      const std::string before = ours->decode(ids.data(), at);
-      ADD_FAILURE() << tokenizer << ", seed " << kSeed << ", document " << i << ": differs at id " << at << " of "
-                    << ids.size() << ": " << (at < ids.size() ? ids[at] : -1) << " for "
-                    << (at < expected[i].size() ? expected[i][at] : -1) << ", after "
-                    << ::testing::PrintToString(before.substr(before.size() < 40 ? 0 : before.size() - 40));
+      ADD_FAILURE() << tokenizer << ", seed " << kSeed << ", document " << i << ": "
+                    << first_difference(ids, expected[i]);
     }
   }
 

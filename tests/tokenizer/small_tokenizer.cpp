@@ -91,6 +91,7 @@ nlohmann::json small_llama_tokenizer() {
 }
 
 void TokenizerOnDisk::write(const std::string& name, const std::string& text) const {
+  std::filesystem::remove(folder_.path() / name);  // file systems flush what replaces a file in place
   std::ofstream(folder_.path() / name, std::ios::binary) << text;
 }
 

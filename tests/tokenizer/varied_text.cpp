@@ -72,7 +72,10 @@ constexpr std::string_view kSpecial[] = {
     "<|fim_prefix|>", "<|endoftext|", "<|im_",         "<|",
     "<tool_call>",    "</tool_call>", "<|ENDOFTEXT|>", "<|vision_pad|><|image_pad|>",
     "< |endoftext|>", "[PAD]",        "<s>",           "</s>",
-    "[MASK]",         "<word>",       "<l>",           "<r>"};
+    "[MASK]",         "<word>",       "<l>",           "<r>",
+    "<unk>",          "<bos>",        "<eos>",         "<start_of_turn>user\n",
+    "[INST]",         "[/INST] ",     "<0x41>",        "<|begin_of_text|><|start_header_id|>",
+    "\u2581",         "\u2581the",    " \u2581 ",      "\u2581\u2581\u2581"};
 constexpr std::string_view kInvalid[] = {"\x80",
                                          "\xBF",
                                          "\xC0\x80",
