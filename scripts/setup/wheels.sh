@@ -24,6 +24,8 @@ explain_pip_failure() {
     cannot_go_on "disk full: $name does not fit into $WHEELS: free some space and run this again"
   elif log_says "$start" 'do not match the hashes'; then
     cannot_go_on "the file that PyPI sent for $name has another SHA-256 than the pinned one: a proxy or mirror altered it, use another PIP_INDEX_URL (see $LOG)"
+  elif log_says "$start" 'CERTIFICATE_VERIFY_FAILED'; then
+    cannot_go_on "the certificate that PyPI's address shows is not trusted here: behind a proxy, install its certificate (update-ca-certificates) or name it in PIP_CERT (see $LOG)"
   elif log_says "$start" "$NO_NETWORK|$CONNECTION_LOST"; then
     cannot_go_on "no network to PyPI: $name could not be downloaded: check the connection, HTTPS_PROXY and PIP_INDEX_URL (see $LOG)"
   fi
