@@ -23,7 +23,9 @@ namespace fs = std::filesystem;
 
 Consumed need_consumed(const RunRecord& record, const fs::path& run) {
   if (record.consumed) return *record.consumed;
-  throw Error(2050, run.string(), "metrics.jsonl has no event with data_position: the run did not finish",
+  throw Error(2050, run.string(),
+              "metrics.jsonl has no event with data_position: the run did not finish, or did not train on the "
+              "whole split, packed and shuffled",
               "let it finish, with `resume: auto` and the same command");
 }
 

@@ -20,6 +20,15 @@ bool has_all(const Json& event, std::initializer_list<const char*> keys) {
   return true;
 }
 
+// Packed samples of all documents, shuffled: what a run without these fields took.
+bool took_all_as_packed_samples(const Json& event) {
+  const Json expected = {{"packing", "packed"}, {"split", "train"}, {"max_samples", 0}, {"shuffle", true}};
+  for (const auto& [key, value] : expected.items()) {
+    if (event.contains(key) && event[key] != value) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 RunRecord read_run_record(const std::filesystem::path& metrics) {
@@ -32,7 +41,8 @@ RunRecord read_run_record(const std::filesystem::path& metrics) {
       record.evaluation = {event["step"].get<std::int64_t>(), event["nats"].get<double>(),
                            event["tokens"].get<std::uint64_t>(), event["bytes"].get<std::uint64_t>()};
     }
-    if (has_all(event, {"data_position", "seed", "sequence_length", "document_borders"})) {
+    if (has_all(event, {"data_position", "seed", "sequence_length", "document_borders"}) &&
+        took_all_as_packed_samples(event)) {
       record.consumed = {event["data_position"].get<std::uint64_t>(), event["seed"].get<std::uint64_t>(),
                          event["sequence_length"].get<std::int64_t>(), event["document_borders"].get<bool>()};
     }

@@ -21,7 +21,7 @@ struct Consumed {
 
 struct RunRecord {
   std::optional<Evaluation> evaluation;  // the last one of the whole held-out split
-  std::optional<Consumed> consumed;      // from the last event that has it
+  std::optional<Consumed> consumed;      // from the last event that has it, of a run over whole packed data
 };
 
 // Torn or foreign lines are passed over. Error TR3010 where there is no such file.

@@ -127,6 +127,22 @@ void check_batch(const Plan& plan, Checker& checker) {
   }
 }
 
+void check_data(const Plan& plan, Checker& checker) {
+  const DataPlan& data = plan.data;
+  const bool padded = data.packing == Packing::padded;
+  for (const char* key : {"data.pad_token", "data.add_eos_token"}) {
+    if (!padded && checker.is_given(key)) {
+      checker.notice(key, std::string(key) + " has no effect: it is for data.packing=padded");
+    }
+  }
+  if (padded && checker.is_given("data.document_borders") && data.document_borders) {
+    checker.notice("data.document_borders", "data.document_borders has no effect: a padded sample is one document");
+  }
+  if (data.num_workers == 0 && checker.is_given("data.prefetch_factor")) {
+    checker.notice("data.prefetch_factor", "data.prefetch_factor has no effect without data.num_workers");
+  }
+}
+
 }  // namespace
 
 void check_plan(Plan& plan, const std::string& place) {
@@ -135,6 +151,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_model(plan, checker);
   check_end(plan, place, checker);
   check_batch(plan, checker);
+  check_data(plan, checker);
   checker.require(plan.training.min_learning_rate <= plan.training.learning_rate,
                   {"training.min_learning_rate", "training.learning_rate"},
                   "training.min_learning_rate is above learning_rate",

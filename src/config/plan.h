@@ -13,7 +13,7 @@ namespace trireme::config {
 
 enum class Strategy : std::uint8_t { ddp };  // others are in the schema and exit 2 with "not yet"
 enum class MixedPrecision : std::uint8_t { no, bf16 };
-enum class Packing : std::uint8_t { packed };
+enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
 enum class Resume : std::uint8_t { automatic, must, never };
 enum class Receiver : std::uint8_t { tensorboard };
@@ -31,10 +31,16 @@ struct ModelPlan {
 struct DataPlan {
   std::filesystem::path path;       // a folder that `trireme data prepare` wrote
   std::filesystem::path tokenizer;  // optional: must have the digest in the data's manifest
+  std::string text_field;           // optional: must be the field that was prepared
+  std::string split, eval_split;    // "train", "train[:1000]"
+  std::optional<std::int64_t> max_samples;
   std::int64_t sequence_length;
   Packing packing;
-  bool document_borders;  // attention, positions and loss stop at them
-  int num_workers, prefetch_factor;
+  bool document_borders;  // packed: attention, positions and loss stop at them
+  bool add_eos_token;     // padded: the end-of-document mark is part of the sample
+  std::string pad_token;  // padded; optional: the tokenizer's, else the end-of-document mark
+  bool shuffle;
+  int num_workers, prefetch_factor;  // 0 workers: the thread that trains makes the batches
   bool operator==(const DataPlan&) const = default;
 };
 

@@ -50,6 +50,15 @@ std::vector<Key> model_and_training_keys() {
   };
 }
 
+std::vector<Key> data_keys() {
+  return {
+      not_yet("data.truncation", Type::any, {"true", "longest_first", "only_first"},
+              "Refusing documents that are longer than a sample instead of cutting them."),
+      not_yet("data.padding_side", Type::text, {"right"}, "Padding in front."),
+      not_yet("data.streaming", Type::boolean, {"false"}, "Training on data that is not prepared."),
+  };
+}
+
 std::vector<Key> distributed_keys() {
   return {
       not_yet("distributed.dp_replicate", Type::integer, {"1"}, "Ranks over which shards are copied.",
@@ -125,8 +134,13 @@ std::vector<Key> idle_keys() {
       no_effect("distributed.overlap_comm", "reduction always overlaps the backward"),
       no_effect("distributed.contiguous_gradients", "gradients of a group are always contiguous"),
       no_effect("training.torch_compile", "there is no graph to compile"),
-      no_effect("training.dataloader_pin_memory", "batches are made in the memory that the step reads"),
-      no_effect("training.dataloader_persistent_workers", "loader threads live as long as the run"),
+      no_effect("data.pin_memory", "batches are made in the memory that the step reads",
+                {{"training.dataloader_pin_memory", kHuggingFace}, {"training.pin_memory", kGuides}}),
+      no_effect("data.persistent_workers", "loader threads live as long as the run",
+                {{"training.dataloader_persistent_workers", kHuggingFace}, {"training.persistent_workers", kGuides}}),
+      no_effect("data.drop_last",
+                "steps run on across epochs; only samples that do not fill the last step of the run are left out",
+                {{"training.dataloader_drop_last", kHuggingFace}, {"training.drop_last", kGuides}}),
       no_effect("training.remove_unused_columns", "prepared data has tokens only"),
       no_effect("checkpoint.save_safetensors", "checkpoints are always safetensors",
                 {{"training.save_safetensors", kHuggingFace}}),
@@ -137,7 +151,8 @@ std::vector<Key> idle_keys() {
 
 std::vector<Key> later_keys() {
   std::vector<Key> rows;
-  for (auto part : {model_and_training_keys(), distributed_keys(), checkpoint_and_monitor_keys(), idle_keys()}) {
+  for (auto part :
+       {model_and_training_keys(), data_keys(), distributed_keys(), checkpoint_and_monitor_keys(), idle_keys()}) {
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

@@ -143,7 +143,12 @@ std::vector<Key> model_detail_keys() {
   };
 }
 
-std::vector<Key> data_keys() {
+// Keys that are new since digests of plans lie in checkpoints decide only where they are used.
+bool is_padded(const Plan& plan) {
+  return plan.data.packing == Packing::padded;
+}
+
+std::vector<Key> data_source_keys() {
   return {
       {.name = "data.path",
        .type = Type::path,
@@ -157,6 +162,42 @@ std::vector<Key> data_keys() {
        .aliases = {{"tokenizer_path", kGuides}, {"tokenizer_name", kHuggingFace}},
        .field = field<&Plan::data, &DataPlan::tokenizer>(),
        .doc = "Tokenizer that the data must have been prepared with; unset: the one kept beside the data."},
+      {.name = "data.text_field",
+       .type = Type::text,
+       .optional = true,
+       .aliases = {{"text_column", kGuides},
+                   {"text_column_name", kHuggingFace},
+                   {"dataset_text_field", kHuggingFace},
+                   {"training.dataset_text_field", kHuggingFace}},
+       .field = field<&Plan::data, &DataPlan::text_field>(),
+       .doc = "Field of the JSONL records that must be the prepared one (`data prepare --text-field`); unset: any."},
+      {.name = "data.split",
+       .type = Type::text,
+       .fallback = "train",
+       .aliases = {{"train_split", kGuides}, {"dataset_train_split", kHuggingFace}},
+       .decides = [](const Plan& plan) { return plan.data.split != "train"; },
+       .field = field<&Plan::data, &DataPlan::split>(),
+       .doc =
+           "What to train on: `train`, or a part by documents, as `train[:1000]`, `train[10%:20%]`, `train[-100:]`."},
+      {.name = "data.eval_split",
+       .type = Type::text,
+       .fallback = "heldout",
+       .aliases = {{"validation_split", kGuides}, {"dataset_test_split", kHuggingFace}},
+       .field = field<&Plan::data, &DataPlan::eval_split>(),
+       .doc = "What to evaluate on, written in the same way."},
+      {.name = "data.max_samples",
+       .type = Type::integer,
+       .optional = true,
+       .range = from(1, kMaxSteps),
+       .aliases = {{"max_train_samples", kHuggingFace}, {"training.max_train_samples", kHuggingFace}},
+       .decides = [](const Plan& plan) { return plan.data.max_samples.has_value(); },
+       .field = field<&Plan::data, &DataPlan::max_samples>(),
+       .doc = "Only the first so many samples of the training split; unset: all."},
+  };
+}
+
+std::vector<Key> sample_keys() {
+  return {
       {.name = "data.sequence_length",
        .type = Type::integer,
        .fallback = "1024",
@@ -164,6 +205,7 @@ std::vector<Key> data_keys() {
        .aliases = {{"seq_length", kMegatron},
                    {"seq_len", kTitan},
                    {"max_seq_length", kHuggingFace},
+                   {"max_length", kHuggingFace},
                    {"block_size", kNanoGpt},
                    {"context_length", kGuides}},
        .decides = always,
@@ -172,32 +214,58 @@ std::vector<Key> data_keys() {
       {.name = "data.packing",
        .type = Type::choice,
        .fallback = "packed",
-       .choices = {"packed"},
-       .choices_not_yet = {"padded"},
+       .choices = {"packed", "padded"},
+       .value_synonyms = {{"true", "packed"}, {"false", "padded"}},
+       .aliases = {{"padding",
+                    kHuggingFace,
+                    {{"max_length", "padded"}, {"longest", "padded"}, {"true", "padded"}, {"false", ""}}},
+                   {"training.packing", kHuggingFace}},
        .decides = always,
        .field = field<&Plan::data, &DataPlan::packing>(),
-       .doc = "packed: documents are joined, with an end mark between them, and cut into samples."},
+       .doc =
+           "packed: documents are joined, with an end mark between them, and cut into samples; padded: each document "
+           "is a sample, cut or padded to sequence_length; padding is neither seen nor counted."},
       {.name = "data.document_borders",
        .type = Type::boolean,
        .fallback = "false",
        .aliases = {{"reset_attention_mask", kMegatron}},
        .decides = always,
        .field = field<&Plan::data, &DataPlan::document_borders>(),
-       .doc = "Whether attention, positions and loss stop at the borders of documents."},
+       .doc = "packed: whether attention, positions and loss stop at the borders of documents."},
+      {.name = "data.add_eos_token",
+       .type = Type::boolean,
+       .fallback = "true",
+       .decides = [](const Plan& plan) { return is_padded(plan) && !plan.data.add_eos_token; },
+       .field = field<&Plan::data, &DataPlan::add_eos_token>(),
+       .doc = "padded: whether a sample ends with the end-of-document mark, so that the model learns to end."},
+      {.name = "data.pad_token",
+       .type = Type::text,
+       .optional = true,
+       .field = field<&Plan::data, &DataPlan::pad_token>(),
+       .doc = "padded: the token to pad with; unset: the tokenizer's pad token, else the end-of-document mark. It "
+              "decides no number."},
+      {.name = "data.shuffle",
+       .type = Type::boolean,
+       .fallback = "true",
+       .decides = [](const Plan& plan) { return !plan.data.shuffle; },
+       .field = field<&Plan::data, &DataPlan::shuffle>(),
+       .doc = "Another order of the samples in each epoch; false: the order of the files."},
       {.name = "data.num_workers",
        .type = Type::integer,
        .fallback = "1",
-       .range = from(1, 256),
-       .aliases = {{"training.dataloader_num_workers", kHuggingFace}},
+       .range = from(0, 256),
+       .aliases = {{"training.dataloader_num_workers", kHuggingFace}, {"training.num_workers", kGuides}},
        .field = field<&Plan::data, &DataPlan::num_workers>(),
-       .doc = "Threads of a rank that make batches ahead of time; the order of the samples does not depend on them."},
+       .doc =
+           "Threads of a rank that make batches ahead of time, 0: the thread that trains makes them; the order of the "
+           "samples does not depend on it."},
       {.name = "data.prefetch_factor",
        .type = Type::integer,
        .fallback = "2",
        .range = from(1, 1024),
-       .aliases = {{"training.dataloader_prefetch_factor", kHuggingFace}},
+       .aliases = {{"training.dataloader_prefetch_factor", kHuggingFace}, {"training.prefetch_factor", kGuides}},
        .field = field<&Plan::data, &DataPlan::prefetch_factor>(),
-       .doc = "Steps that are made ahead."},
+       .doc = "Steps that each worker makes ahead."},
   };
 }
 
@@ -208,7 +276,8 @@ std::vector<Key> model_and_data_keys() {
   append(rows, top_keys());
   append(rows, model_size_keys());
   append(rows, model_detail_keys());
-  append(rows, data_keys());
+  append(rows, data_source_keys());
+  append(rows, sample_keys());
   return rows;
 }
 

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "data/dataset.h"
-#include "data/manifest.h"
 #include "models/model.h"
+#include "train/data_sets.h"
 #include "train/resolve.h"
 
 namespace trireme::train {
@@ -18,7 +17,8 @@ std::string mebibytes(std::int64_t bytes) {
 }  // namespace
 
 std::string describe_run(const config::Plan& plan, int world_size) {
-  const data::Dataset dataset(plan.data.path, "train", {plan.data.sequence_length, plan.data.document_borders});
+  const data::Dataset dataset = open_training_data(plan);
+  open_evaluation_data(plan);
   const ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size);
   const Chain chain = make_chain(run.model, run.compute_dtype);
   const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);
@@ -26,6 +26,7 @@ std::string describe_run(const config::Plan& plan, int world_size) {
   std::string text = config::explain(plan);
   for (const std::string& notice : plan.notices) text += "notice: " + notice + "\n";
   for (const std::string& notice : run.notices) text += "notice: " + notice + "\n";
+  for (const std::string& notice : notices_of(dataset)) text += "notice: " + notice + "\n";
   text += fmt::format("\nparameters         {} ({})\n", chain.num_parameters(), to_string(run.compute_dtype));
   text += fmt::format("kernels            {}\n", kernels::to_string(kernels::level()));
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),

@@ -9,9 +9,9 @@
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "data/manifest.h"
 #include "data/tokenizer.h"
 #include "models/model.h"
+#include "train/data_sets.h"
 
 namespace trireme::train {
 
@@ -28,21 +28,10 @@ std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
   return ResumeFacts{reader->manifest().num_micro_batches, reader->manifest().micro_batch_size};
 }
 
-// Data without a held-out share is trained on without evaluation.
-std::unique_ptr<data::Dataset> open_held_out(const config::Plan& plan) {
-  if (plan.training.eval_samples && *plan.training.eval_samples == 0) return nullptr;
-  if (data::read_manifest(plan.data.path).heldout.tokens == 0) return nullptr;
-  return std::make_unique<data::Dataset>(plan.data.path, "heldout",
-                                         data::DatasetOptions{plan.data.sequence_length, plan.data.document_borders});
-}
-
 }  // namespace
 
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
-    : plan_(plan),
-      options_(options),
-      comm_(*options.comm),
-      train_data_(plan.data.path, "train", {plan.data.sequence_length, plan.data.document_borders}) {
+    : plan_(plan), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
   resumed_step_ = agree_on_checkpoint();
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
@@ -55,15 +44,15 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   } else {
     engine_->state().initialize(plan_.training.seed);
   }
-  loader_ = std::make_unique<data::Loader>(train_data_,
-                                           data::SampleOrder{plan_.training.seed, train_data_.num_samples(), true},
-                                           data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
-                                                               .split = run_.engine.split,
-                                                               .data_rank = comm_.rank(),
-                                                               .num_workers = plan_.data.num_workers,
-                                                               .prefetch = plan_.data.prefetch_factor});
+  loader_ = std::make_unique<data::Loader>(
+      train_data_, data::SampleOrder{plan_.training.seed, train_data_.num_samples(), plan_.data.shuffle},
+      data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
+                          .split = run_.engine.split,
+                          .data_rank = comm_.rank(),
+                          .num_workers = plan_.data.num_workers,
+                          .prefetch = plan_.data.prefetch_factor});
   loader_->seek(position_);
-  held_out_ = open_held_out(plan_);
+  held_out_ = open_evaluation_data(plan_);
 }
 
 Trainer::~Trainer() = default;
@@ -75,6 +64,8 @@ void Trainer::begin() {
   write_file_atomic(folder / "config.resolved.yaml", config::to_yaml(plan_));
   data::save_tokenizer(train_data_.tokenizer_folder().string(), folder / "tokenizer");
   sinks_.push_back(monitor::make_jsonl(folder / "metrics.jsonl", step_));
+  epoch_loss_.emplace(train_data_.num_samples(), static_cast<std::uint64_t>(run_.global_batch_size));
+  epoch_loss_->restore(folder / "metrics.jsonl", step_);
   for (const config::Receiver receiver : plan_.monitor.report_to) {
     switch (receiver) {
       case config::Receiver::tensorboard:
@@ -84,6 +75,7 @@ void Trainer::begin() {
   if (options_.console) sinks_.push_back(monitor::make_console(plan_.monitor.log_interval));
   for (const std::string& notice : plan_.notices) log::info(notice);
   for (const std::string& notice : run_.notices) log::info(notice);
+  for (const std::string& notice : notices_of(train_data_)) log::info(notice);
   nlohmann::json event{{"event", resumed_step_ ? "resume" : "start"},
                        {"run_id", run_id_},
                        {"attempt", attempt_},
@@ -118,6 +110,7 @@ RunResult Trainer::run() {
     position_ += static_cast<std::uint64_t>(run_.global_batch_size);
     const monitor::StepRecord record = record_of(report, seconds_since(start));
     for (const auto& sink : sinks_) sink->step(record);
+    tell_epoch(record);
     if (options_.on_step) options_.on_step(record);
 
     const bool last = step_ == run_.total_steps;
@@ -142,6 +135,19 @@ void Trainer::finish() {
   emit_end("done");
 }
 
+void Trainer::tell_epoch(const monitor::StepRecord& record) {
+  if (!epoch_loss_) return;
+  const auto report = epoch_loss_->add(record.step, record.loss, record.step == record.total_steps);
+  if (!report) return;
+  log::info(fmt::format("epoch {} ends with step {}: mean loss {:.4f} over {} step{}", report->epoch, record.step,
+                        report->mean_loss, report->steps, report->steps == 1 ? "" : "s"));
+  emit({{"event", "epoch"},
+        {"step", record.step},
+        {"epoch", report->epoch},
+        {"loss", report->mean_loss},
+        {"steps", report->steps}});
+}
+
 // With what tells which tokens the run has consumed.
 void Trainer::emit_end(const char* name) {
   emit({{"event", name},
@@ -149,12 +155,18 @@ void Trainer::emit_end(const char* name) {
         {"data_position", position_},
         {"seed", plan_.training.seed},
         {"sequence_length", plan_.data.sequence_length},
-        {"document_borders", plan_.data.document_borders}});
+        {"document_borders", plan_.data.document_borders},
+        {"packing", plan_.data.packing == config::Packing::padded ? "padded" : "packed"},
+        {"split", plan_.data.split},
+        {"max_samples", plan_.data.max_samples.value_or(0)},
+        {"shuffle", plan_.data.shuffle}});
 }
 
 monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double seconds) {
   // A slow first step should not spoil the time left; ten steps of memory smooth it.
   seconds_per_step_ = seconds_per_step_ == 0 ? seconds : 0.9 * seconds_per_step_ + 0.1 * seconds;
+  const bool padded = plan_.data.packing == config::Packing::padded;
+  const std::int64_t tokens = padded ? report.valid_tokens : run_.tokens_per_step;
   return {.step = step_,
           .total_steps = run_.total_steps,
           .epoch = static_cast<double>(position_) / static_cast<double>(train_data_.num_samples()),
@@ -162,7 +174,7 @@ monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double 
           .learning_rate = optim::learning_rate(run_.law, step_),
           .gradient_norm = report.gradient_norm,
           .clipped_gradient_norm = report.gradient_norm * report.clip_factor,
-          .tokens_per_s = static_cast<double>(run_.tokens_per_step) / seconds,
+          .tokens_per_s = static_cast<double>(tokens) / seconds,
           .step_seconds = seconds,
           .data_wait_seconds = loader_->last_wait_seconds(),
           .tokens = position_ * static_cast<std::uint64_t>(plan_.data.sequence_length),

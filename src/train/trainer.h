@@ -20,6 +20,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "engine/engine.h"
+#include "monitor/epoch_loss.h"
 #include "monitor/metrics.h"
 #include "train/resolve.h"
 
@@ -61,6 +62,7 @@ class Trainer {
   void evaluate();
   void emit(const nlohmann::json& event);
   void emit_end(const char* name);
+  void tell_epoch(const monitor::StepRecord& record);  // where one ends
   monitor::StepRecord record_of(const engine::StepReport& report, double seconds);
   std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }
   bool is_first_rank() const { return comm_.rank() == 0; }
@@ -76,6 +78,7 @@ class Trainer {
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<data::Loader> loader_;
   std::vector<std::unique_ptr<monitor::Sink>> sinks_;
+  std::optional<monitor::EpochLoss> epoch_loss_;  // of the first rank
   std::string run_id_;
   int attempt_ = 0;
   std::optional<std::int64_t> resumed_step_;

@@ -147,6 +147,36 @@ TEST(Plans, ListsOfWordsAreWrittenInManyWays) {
   }
 }
 
+// A data loader of PyTorch and a tokenizer of Hugging Face, as their users write them.
+TEST(Plans, SamplesAreDescribedInTheWordsOfOtherTools) {
+  const Plan plan = plan_of(
+      "data: {path: tokens, padding: max_length, truncation: true, max_length: 512, text_column: body, num_workers: "
+      "0,\n"
+      "       pin_memory: true, persistent_workers: true, drop_last: true, max_train_samples: 100}\n" +
+      kSmall.substr(0, kSmall.find("data:")) + kSmall.substr(kSmall.find("training:")));
+  EXPECT_EQ(plan.data.packing, Packing::padded);
+  EXPECT_EQ(plan.data.sequence_length, 512);
+  EXPECT_EQ(plan.data.text_field, "body");
+  EXPECT_EQ(plan.data.num_workers, 0);
+  EXPECT_EQ(plan.data.max_samples, 100);
+  for (const char* key : {"pin_memory", "persistent_workers", "drop_last"}) {
+    EXPECT_TRUE(has_notice(plan, std::string("data.") + key + " has no effect")) << key;
+  }
+  EXPECT_EQ(plan_of(kSmall, {"data.packing=false"}).data.packing, Packing::padded);
+  EXPECT_EQ(plan_of(kSmall, {"training.packing=true"}).data.packing, Packing::packed);
+  EXPECT_EQ(plan_of(kSmall, {"data.padding=false"}).data.packing, Packing::packed);
+}
+
+TEST(Plans, KeysOfTheOtherPackingAreNamed) {
+  EXPECT_TRUE(has_notice(plan_of(kSmall, {"data.pad_token=x"}), "data.pad_token has no effect"));
+  EXPECT_TRUE(has_notice(plan_of(kSmall, {"data.add_eos_token=yes"}), "data.add_eos_token has no effect"));
+  EXPECT_TRUE(has_notice(plan_of(kSmall, {"data.packing=padded", "data.document_borders=true"}),
+                         "data.document_borders has no effect"));
+  EXPECT_TRUE(has_notice(plan_of(kSmall, {"data.num_workers=0", "data.prefetch_factor=4"}),
+                         "data.prefetch_factor has no effect"));
+  EXPECT_TRUE(plan_of(kSmall, {"data.packing=padded", "data.pad_token=x", "data.add_eos_token=no"}).notices.empty());
+}
+
 TEST(Plans, KeysWithoutEffectAreNamed) {
   EXPECT_TRUE(has_notice(plan_of(kSmall + "distributed:\n  find_unused_parameters: true\n"), "has no effect"));
 }
@@ -191,6 +221,11 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"model.tie_word_embeddings", "no"},
                                                                        {"data.sequence_length", "512"},
                                                                        {"data.document_borders", "true"},
+                                                                       {"data.split", "train[:9]"},
+                                                                       {"data.max_samples", "9"},
+                                                                       {"data.packing", "padded"},
+                                                                       {"data.add_eos_token", "false"},
+                                                                       {"data.shuffle", "false"},
                                                                        {"training.max_steps", "20"},
                                                                        {"training.num_epochs", "2"},
                                                                        {"training.global_batch_size", "4"},
@@ -217,6 +252,7 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
+    if (key == "data.add_eos_token") overrides.emplace_back("data.packing=padded");
     const std::string digest = numeric_digest(plan_of(kSmall, overrides));
     EXPECT_TRUE(seen.emplace(digest, key).second) << key << " gives the digest of " << seen[digest];
   }
@@ -231,11 +267,27 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
 
 TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
   const std::string digest = numeric_digest(plan_of(kSmall));
-  for (const char* text :
-       {"name=x", "output_dir=y", "data.path=z", "data.tokenizer=t", "data.num_workers=3", "data.prefetch_factor=5",
-        "training.eval_interval=2", "training.eval_samples=3", "distributed.gradient_slots=4",
-        "distributed.timeout_seconds=9", "checkpoint.save_interval=1", "checkpoint.keep=1", "checkpoint.resume=never",
-        "monitor.log_interval=2", "training.num_epochs=9", "model.max_position_embeddings=4096"}) {
+  for (const char* text : {"name=x",
+                           "output_dir=y",
+                           "data.path=z",
+                           "data.tokenizer=t",
+                           "data.num_workers=3",
+                           "data.prefetch_factor=5",
+                           "data.num_workers=0",
+                           "data.eval_split=heldout[:5]",
+                           "data.text_field=body",
+                           "data.pad_token=x",
+                           "data.add_eos_token=no",
+                           "training.eval_interval=2",
+                           "training.eval_samples=3",
+                           "distributed.gradient_slots=4",
+                           "distributed.timeout_seconds=9",
+                           "checkpoint.save_interval=1",
+                           "checkpoint.keep=1",
+                           "checkpoint.resume=never",
+                           "monitor.log_interval=2",
+                           "training.num_epochs=9",
+                           "model.max_position_embeddings=4096"}) {
     EXPECT_EQ(numeric_digest(plan_of(kSmall, {text})), digest) << text;
   }
   EXPECT_EQ(numeric_digest(plan_of("training: {max_steps: 10}\ndata: {path: other}\n"

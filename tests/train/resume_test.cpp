@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/tiny_run.h"
 
@@ -79,6 +80,56 @@ TEST(Resume, OnAnotherNumberOfRanksEqualsNeverStopped) {
 TEST(Resume, Bf16AndReducingOnceAStepResumeBitEqualToo) {
   const TinyRun run{.ranks = 3, .micro_batches = 4, .steps = 8, .reduce_each_micro_batch = false, .bf16 = true};
   expect_equal(run_with_stops(run, {1, 5}, [](std::size_t) { return 3; }), run_whole(run));
+}
+
+TEST(Resume, PaddedSamplesResumeBitEqualOnAnotherNumberOfRanks) {
+  TinyRun run{.ranks = 2, .micro_batches = 6, .data = short_documents().folder};
+  run.overrides = {"data.packing=padded", "data.num_workers=0"};
+  const int ranks[] = {2, 4, 1, 3};
+  expect_equal(run_with_stops(run, {2, 9, 10}, [&](std::size_t start) { return ranks[start]; }), run_whole(run));
+}
+
+// The exactly-once ledger: all epochs' samples add up, whatever is a sample and however often the run was resumed.
+void expect_each_sample_once_an_epoch(TinyRun run, const std::vector<std::string>& overrides, std::uint64_t n) {
+  run.steps = 0;
+  run.overrides = overrides;
+  run.overrides.emplace_back("training.num_epochs=2");
+  const TinyResult all =
+      run_with_stops(run, {1, 3, 4}, [](std::size_t start) { return static_cast<int>(start % 4) + 1; });
+  std::map<std::uint64_t, int> seen;
+  std::uint64_t taken = 0;
+  for (const auto& [step, ids] : all.samples) {
+    for (const std::uint64_t id : ids) ++seen[id];
+    taken += ids.size();
+  }
+  const auto batch = static_cast<std::uint64_t>(run.micro_batches * run.micro_batch_size);
+  EXPECT_EQ(taken, 2 * n / batch * batch);
+  EXPECT_EQ(seen.size(), n);
+  for (const auto& [id, times] : seen) EXPECT_TRUE(times == 2 || (times == 1 && taken < 2 * n)) << "sample " << id;
+}
+
+TEST(Resume, EveryPaddedSampleIsSeenOncePerEpochAcrossResumes) {
+  const TinyRun run{.micro_batches = 5, .data = short_documents().folder};
+  expect_each_sample_once_an_epoch(run, {"data.packing=padded"}, 50);
+  expect_each_sample_once_an_epoch(run, {"data.packing=padded", "data.split=train[10%:-3%]"}, 43);
+  expect_each_sample_once_an_epoch(run, {"data.packing=padded", "data.max_samples=33", "data.num_workers=3"}, 33);
+}
+
+TEST(Resume, OtherSamplesThanTheCheckpointsAreRefused) {
+  const TemporaryFolder folder;
+  TinyRun run{.steps = 2, .output_dir = folder.path() / "run", .data = short_documents().folder};
+  run.overrides = {"data.packing=padded", "data.split=train[:40]"};
+  train_tiny(run);
+  run.steps = 4;
+  for (const std::vector<std::string>& others : {
+           std::vector<std::string>{"data.packing=padded", "data.split=train[:41]"},
+           {"data.packing=padded", "data.split=train[:40]", "data.max_samples=39"},
+           {"data.packing=padded", "data.split=train[:40]", "data.add_eos_token=false"},
+           {"data.packing=packed", "data.split=train[:40]"},
+       }) {
+    run.overrides = others;
+    expect_error(4040, [&] { train_tiny(run); });
+  }
 }
 
 TEST(Resume, EverySampleIsSeenOncePerEpochAcrossResumes) {

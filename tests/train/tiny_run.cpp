@@ -54,6 +54,28 @@ const std::filesystem::path& tiny_data() {
   return tokens;
 }
 
+const ShortDocuments& short_documents() {
+  static const TemporaryFolder folder;
+  static const ShortDocuments documents = [] {
+    ShortDocuments made{.folder = folder.path() / "tokens"};
+    std::mt19937 random(8);
+    std::ofstream out(folder.path() / "short.jsonl");
+    for (int document = 0; document < 50; ++document) {
+      std::string& text = made.texts.emplace_back();
+      for (std::size_t size = 1 + random() % 40; size > 0; --size) text += "rows of oars, "[random() % 14];
+      out << "{\"body\": \"" << text << "\"}\n";
+    }
+    out.close();
+    data::PrepareOptions options;
+    options.inputs = {folder.path() / "short.jsonl"};
+    options.output = made.folder;
+    options.text_field = "body";
+    data::prepare(options);
+    return made;
+  }();
+  return documents;
+}
+
 config::Plan tiny_plan(const TinyRun& run) {
   const std::string yaml =
       "name: tiny\n"
@@ -66,7 +88,7 @@ config::Plan tiny_plan(const TinyRun& run) {
       (run.tied ? "true" : "false") +
       "}\n"
       "data: {path: " +
-      tiny_data().string() +
+      (run.data.empty() ? tiny_data() : run.data).string() +
       ", sequence_length: 16}\n"
       "training: {" +
       (run.steps > 0 ? "max_steps: " + std::to_string(run.steps) + ", " : std::string()) +

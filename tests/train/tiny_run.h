@@ -21,6 +21,7 @@ struct TinyRun {
   bool tied = true;
   bool bf16 = false;
   std::filesystem::path output_dir;
+  std::filesystem::path data;          // empty: tiny_data()
   std::vector<std::string> overrides;  // key=value, last
   // Asked on every rank before each step s: true requests a stop from that rank (it takes effect after step s).
   std::function<bool(int rank, std::int64_t step)> stop_at;
@@ -37,6 +38,14 @@ struct TinyResult {
 
 // The folder of prepared data that all tests of this process share.
 const std::filesystem::path& tiny_data();
+
+// Another one, of 50 documents of 1 to 40 bytes: samples of 16 tokens pad some of them and cut others. texts: as they
+// were prepared, in order.
+struct ShortDocuments {
+  std::filesystem::path folder;
+  std::vector<std::string> texts;
+};
+const ShortDocuments& short_documents();
 
 config::Plan tiny_plan(const TinyRun& run);
 
