@@ -12,6 +12,8 @@ Alphabet::Alphabet(const AlphabetSpec& spec)
       byte_fallback_(spec.kind == AlphabetKind::characters && spec.byte_fallback),
       unknown_(spec.unknown),
       fuse_unknown_(spec.fuse_unknown) {
+  const bool all_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), kNoToken) == byte_ids_.end();
+  keeps_all_ = unknown_ || (all_bytes && (byte_fallback_ || kind_ == AlphabetKind::bytes));
   for (const auto& [character, id] : spec.characters) {
     auto& page = pages_[character >> 8];
     if (!page) {

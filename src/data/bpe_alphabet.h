@@ -34,6 +34,9 @@ class Alphabet {
   // Replaces symbols by those of the word, which must be valid UTF-8 where symbols are characters.
   void spell(std::string_view word, std::vector<std::int32_t>& symbols) const;
 
+  // Whether nothing is left out.
+  bool keeps_all() const { return keeps_all_; }
+
   // The token of a character; kNoToken where there is none.
   std::int32_t character_id(char32_t c) const {
     const auto& page = pages_[c >> 8];
@@ -49,6 +52,7 @@ class Alphabet {
   bool byte_fallback_;
   std::optional<std::int32_t> unknown_;
   bool fuse_unknown_;
+  bool keeps_all_;
 
   bool has_bytes(std::string_view character) const;
 };

@@ -122,6 +122,22 @@ void apply_config_tokens(const JsonPlace& config, VocabularyReader& vocabulary, 
   }
 }
 
+// Which pieces begin the text is a matter of where they stood before the normalizer, and that is not kept.
+void check_first(const BpeSpec& spec) {
+  if (spec.normalizer.empty() ||
+      std::none_of(spec.added.begin(), spec.added.end(), [](const AddedToken& token) { return token.normalized; })) {
+    return;
+  }
+  for (const PretokenizerStep& step : spec.steps) {
+    if (step.kind != PretokenizerStep::Kind::metaspace || step.prepend != PretokenizerStep::Prepend::first) continue;
+    throw Error(
+        4105, step.place,
+        "prepend_scheme first behind a normalizer and added tokens that are looked for in normalised text is not "
+        "supported",
+        "set \"normalized\": false for the added tokens");
+  }
+}
+
 BpeSpec read_tokenizer_json(const TokenizerFiles& files, const JsonPlace& config) {
   BpeSpec spec{.place = files.main_file.string()};
   const nlohmann::json document = read_json_file(files.main_file);
@@ -137,6 +153,7 @@ BpeSpec read_tokenizer_json(const TokenizerFiles& files, const JsonPlace& config
   read_post_processor(root["post_processor"], spec);
   apply_config_tokens(config, vocabulary, spec);
   add_named_tokens(config, {}, vocabulary, spec);
+  check_first(spec);
   choose_special_tokens(config, vocabulary, spec);
   choose_end_of_document(files, config, vocabulary, spec);
   return spec;

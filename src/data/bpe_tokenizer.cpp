@@ -234,8 +234,7 @@ class BpeTokenizer final : public Tokenizer {
     char32_t left = code_point_at(word, 0);
     for (std::size_t at = length_at(0); at < word.size(); at += length_at(at)) {
       const char32_t right = code_point_at(word, at);
-      // Unknown neighbours stay together: they may become one token.
-      if (!joins_->may_join(left, right) && (is_known(left) || is_known(right))) {
+      if (!joins_->may_join(left, right) && may_cut(left, right)) {
         encode_uncut(word.substr(begin, at - begin), scratch);
         begin = at;
       }
@@ -244,7 +243,13 @@ class BpeTokenizer final : public Tokenizer {
     encode_uncut(word.substr(begin), scratch);
   }
 
-  bool is_known(char32_t character) const { return alphabet_.character_id(character) != kNoToken; }
+  // Unknown neighbours stay together, since they may become one token; where unknown characters vanish, so do their
+  // neighbours, which may meet.
+  bool may_cut(char32_t left, char32_t right) const {
+    const bool left_known = alphabet_.character_id(left) != kNoToken;
+    const bool right_known = alphabet_.character_id(right) != kNoToken;
+    return alphabet_.keeps_all() ? left_known || right_known : left_known && right_known;
+  }
 
   // A word, or a part of one that the joins cut out. The cache holds what becomes of it either way.
   void encode_uncut(std::string_view word, Scratch& scratch) const {

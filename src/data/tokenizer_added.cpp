@@ -102,7 +102,8 @@ void AddedTokenFinder::split(std::string_view text, std::vector<TextPart>& parts
       end = spaces_end;
     }
     if (done < begin) parts.push_back({done, begin, -1});
-    parts.push_back({begin, end, entry->token.id});
+    if (begin < end)
+      parts.push_back({begin, end, entry->token.id});  // of white space that another took, nothing is left
     done = end;
   }
   if (done != text.size()) parts.push_back({done, text.size(), -1});

@@ -34,12 +34,23 @@ bool front_survives(std::string_view match, std::string_view content) {
   return !content.empty() && match.size() == utf8_length(static_cast<unsigned char>(match[0]));
 }
 
+// What such a replacement puts before a text, later steps of Hugging Face's then double or lose.
+void refuse_empty_matches(const SplitRegex& regex, const NormalizerStep& step) {
+  SplitRegex::Scratch scratch(regex);
+  Match match{};
+  if (!regex.find("", 0, scratch, match)) return;
+  throw Error(4108, step.place, "the regex to be replaced matches empty text: " + step.pattern.substr(0, 200));
+}
+
 }  // namespace
 
 Normalizer::Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {
   for (const NormalizerStep& step : steps_) {
     std::optional<SplitRegex>& regex = regexes_.emplace_back();
-    if (step.kind == Kind::replace && step.is_regex) regex.emplace(step.pattern, step.place);
+    if (step.kind == Kind::replace && step.is_regex) {
+      regex.emplace(step.pattern, step.place);
+      refuse_empty_matches(*regex, step);
+    }
     TRIREME_CHECK(step.kind != Kind::replace || !step.pattern.empty(), "an empty pattern");
   }
 }

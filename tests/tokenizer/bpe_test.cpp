@@ -1,11 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 #include <thread>
 
 #include "base/file.h"
+#include "data/tokenizer_stream.h"
 #include "data/tokenizer_text.h"
 #include "support/expect_error.h"
+#include "support/seed.h"
 #include "tokenizer/small_tokenizer.h"
 #include "tokenizer/varied_text.h"
 
@@ -102,6 +105,79 @@ TEST(Bpe, LongWordsAreNotQuadratic) {
   EXPECT_EQ(normalizing->decode(mark_ids.data(), 5), "\u1EA1\u0323");
 }
 
+// Llama-2's way: a space before the text that decoding takes away again, unknown characters as bytes, special tokens.
+TEST(Bpe, CharactersFallBackToBytes) {
+  const TokenizerOnDisk disk(small_llama_tokenizer());
+  disk.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+  const auto tokenizer = disk.load();
+  const std::string text = "hello  hellx\u00E9</s>o";
+  const Ids ids = tokenizer->encode(text);
+  EXPECT_EQ(ids, (Ids{268, 259, 259, 266, 3 + 'x', 3 + 0xC3, 3 + 0xA9, 2, 259, 263}));
+  EXPECT_EQ(tokenizer->decode(ids.data(), ids.size()), "hello  hellx\u00E9</s> o");
+  EXPECT_EQ(tokenizer->decode(ids.data(), ids.size(), true), "hello  hellx\u00E9 o");
+  EXPECT_EQ(tokenizer->end_of_document(), 2);
+}
+
+// A document without a space is one word: a line of megabytes takes time about in proportion.
+TEST(Bpe, LongLinesOfCharactersAreNotQuadratic) {
+  nlohmann::json description = small_llama_tokenizer();
+  nlohmann::json& model = description["model"];
+  std::string token = "a";
+  model["vocab"][token] = 269;
+  for (int i = 0; i < 5; ++i) {
+    model["merges"].push_back(token + " " + token);
+    token += token;
+    model["vocab"][token] = 270 + i;
+  }
+  const TokenizerOnDisk disk(description);
+  disk.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  const auto tokenizer = disk.load();
+  const std::string line(2'000'000, 'a');
+  const Ids ids = tokenizer->encode(line);
+  EXPECT_EQ(ids.size(), 1 + 2'000'000 / 32);
+  EXPECT_EQ(tokenizer->decode(ids.data(), ids.size()), line);
+}
+
+// Text comes out as whole characters, and all of it is what decode gives; a prompt before it decides about its space.
+TEST(Bpe, StreamedTextIsWholeCharacters) {
+  const TokenizerOnDisk disk(small_llama_tokenizer());
+  disk.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  const auto tokenizer = disk.load();
+  TextStream stream(*tokenizer);
+  EXPECT_EQ(stream.push(268), "hello");
+  EXPECT_EQ(stream.push(268), " hello");
+  EXPECT_EQ(stream.push(3 + 0xF0), "");
+  EXPECT_EQ(stream.push(3 + 0x9F), "");
+  EXPECT_EQ(stream.push(3 + 0x98), "");
+  EXPECT_EQ(stream.push(3 + 0x80), "\U0001F600");
+  EXPECT_EQ(stream.push(3 + 0xC3), "");
+  EXPECT_EQ(stream.push(263), "\uFFFDo") << "what never becomes a character is shown as such";
+  EXPECT_EQ(stream.push(3 + 0xE2), "");
+  EXPECT_EQ(stream.finish(), "\uFFFD");
+  EXPECT_EQ(stream.push(268), "hello") << "a new text";
+  stream.finish();
+  const Ids prompt = {1, 268};
+  stream.pass_over(prompt);
+  EXPECT_EQ(stream.push(268), " hello");
+  expect_error(4110, [&] { stream.push(-1); });
+
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    TextStream drawn(*tokenizer);
+    Ids ids;
+    std::string text;
+    for (int i = 0; i < 40; ++i) {
+      ids.push_back(static_cast<std::int32_t>(random() % 269));
+      const std::string part = drawn.push(ids.back());
+      ASSERT_EQ(valid_utf8_prefix(part), part.size());
+      text += part;
+    }
+    ASSERT_EQ(text + drawn.finish(), replace_invalid_utf8(tokenizer->decode(ids.data(), ids.size())));
+  }
+}
+
 // All threads share one tokenizer and get the ids that one thread gets.
 TEST(Bpe, IsThreadSafe) {
   auto description = small_tokenizer();
@@ -167,6 +243,9 @@ TEST(Bpe, SavedIsLoadedAgain) {
   const testing::TemporaryFolder files_copy;
   save_tokenizer(files.folder().string(), files_copy.path());
   EXPECT_EQ(load_tokenizer(files_copy.path().string())->digest(), files.load()->digest());
+  files.write("chat_template.jinja", "{{ messages }}");
+  save_tokenizer(files.folder().string(), files_copy.path());
+  EXPECT_EQ(read_file(files_copy.path() / "chat_template.jinja"), "{{ messages }}") << "kept for others";
   files.write("tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
   expect_error(4105, [&] { files.load(); });
   files.write("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})");

@@ -52,6 +52,7 @@ constexpr Change kChanges[] = {
     {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": "x"})", 4105, "empty pattern"},
     {"/normalizer", R"({"type": "Replace", "pattern": " ", "content": "x"})", 4104, "pattern"},
     {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "(a)b"}, "content": "$1"})", 4105, "$1"},
+    {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a*"}, "content": "b"})", 4108, "empty text"},
     {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""})", 4108, "not closed"},
     {"/normalizer", R"("NFC")", 4104, "normalizer"},
     {"/pre_tokenizer", "null", 4105, "ByteLevel pre-tokenizer"},

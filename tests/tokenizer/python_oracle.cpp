@@ -83,6 +83,7 @@ void expect_same_as_oracle(const fs::path& folder, const std::vector<std::string
                     << ::testing::PrintToString(documents[i].substr(0, 200));
       continue;
     }
+    if (fs::exists(folder / "ids_only")) continue;
     const std::string text = replace_invalid_utf8(tokenizer->decode(ours.data(), ours.size()));
     if (text != texts[i] || streamed(*tokenizer, ours) != text) {
       ++different;
