@@ -1,5 +1,7 @@
 #include "chain/unit.h"
 
+#include "base/random.h"
+
 namespace trireme {
 namespace {
 
@@ -9,6 +11,11 @@ namespace {
 }
 
 }  // namespace
+
+std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::uint64_t sample) {
+  const std::uint64_t of_step = random_u64(seed, stream_id("dropout/step"), static_cast<std::uint64_t>(step));
+  return random_u64(of_step, stream_id("dropout/sample"), sample);
+}
 
 std::int64_t boundary_bytes(const BoundarySpec& spec) {
   std::int64_t bytes = 0;

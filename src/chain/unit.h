@@ -26,7 +26,12 @@ struct Batch {
   const std::int32_t* labels = nullptr;     // next token, or -1: counts nothing
   const std::int32_t* positions = nullptr;  // for RoPE; start anew at document borders when asked
   const std::int32_t* starts = nullptr;     // first position in the row that attention may reach (document border)
+  // [B] dropout_key() of each sample. nullptr: nothing is dropped (evaluation, generation).
+  const std::uint64_t* dropout_keys = nullptr;
 };
+
+// What a sample's dropout masks are drawn from. sample: its place in the order of all samples of the run.
+std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::uint64_t sample);
 
 // What passes from a unit to the next: a short list of tensors of static shape.
 struct BoundaryTensor {

@@ -10,9 +10,34 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/activation.h"
 #include "layout/dtype.h"
 
 namespace trireme::kernels {
+
+// What a norm works on: in each of N rows, row_stride elements apart, `heads` runs of C elements side by side. w is the
+// same for all.
+struct NormShape {
+  std::int64_t N = 1, C = 1;
+  std::int64_t heads = 1, row_stride = C;
+  bool one_plus = false;  // multiplies by 1 + w
+};
+
+// Drops elements with this probability and divides the others by 1 - it. Of the sample whose key is keys[b], element e
+// is dropped where word (e / 16) % 4 of random_block(keys[b], stream, e / 64 * 16 + e % 16) is below probability *
+// 2^32: a function of key, stream and element alone.
+struct Dropout {
+  double probability = 0;               // in 0 .. 1, 1 excluded
+  const std::uint64_t* keys = nullptr;  // one a sample
+  std::uint64_t stream = 0;
+};
+
+struct AttentionShape {
+  std::int64_t B = 1, T = 1, H = 1, K = 1, D = 2;
+  double scale = 1;     // of scores
+  double soft_cap = 0;  // scores become cap * tanh(score / cap); 0: they stay
+  std::int64_t qkv_width() const { return (H + 2 * K) * D; }
+};
 
 template <class T>
 struct AccumulatorOf {
@@ -27,33 +52,57 @@ template <class T>
 struct Table {
   using Acc = typename AccumulatorOf<T>::type;
 
-  // y[n] = x[n] * rstd[n] * w, rstd[n] = 1 / sqrt(mean(x[n]^2) + eps), over C elements; rstd is kept for the backward.
-  void (*rmsnorm_forward)(std::int64_t N, std::int64_t C, const T* x, const T* w, double eps, T* y, Acc* rstd);
-  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw).
-  void (*rmsnorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
+  // y = x * rstd * w over each run of C elements, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N, heads] is kept for the
+  // backward. y lies as x does.
+  void (*rmsnorm_forward)(const NormShape& shape, const T* x, const T* w, double eps, T* y, Acc* rstd);
+  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw); dy and dx lie as x does.
+  void (*rmsnorm_backward)(const NormShape& shape, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
                            bool add_dx, T* dw, bool add_dw);
+  // y[n] = (x[n] - mean[n]) * rstd[n] * w + b, rstd[n] = 1 / sqrt(variance(x[n]) + eps); mean and rstd are kept.
+  void (*layernorm_forward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, double eps, T* y,
+                            Acc* mean, Acc* rstd);
+  // db too is overwritten, or added to if add_db.
+  void (*layernorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const Acc* mean, const Acc* rstd,
+                             const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db);
 
   // Rotates pairs (i, i + D/2) of each head of x[N, heads, D] (row stride in elements) in place by positions[n] *
   // inv_freq[i]. sign +1 forward, -1 backward. cos_sin[position][D] holds D/2 cosines then D/2 sines (make_rope_table).
   void (*rope)(std::int64_t N, std::int64_t heads, std::int64_t D, std::int64_t row_stride, T* x,
                const std::int32_t* positions, const float* cos_sin, int sign);
 
-  // y[N, F] = silu(x[:, 0:F]) * x[:, F:2F]
-  void (*swiglu_forward)(std::int64_t N, std::int64_t F, const T* gate_up, T* y);
-  void (*swiglu_backward)(std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up);
+  // y[N, F] = activation(x[:, 0:F]) * x[:, F:2F]
+  void (*glu_forward)(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, T* y);
+  void (*glu_backward)(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, const T* dy,
+                       T* dgate_up);
+  // y = activation(x), n elements; dx = dy * activation'(x), which may take the place of dy.
+  void (*activation_forward)(Activation activation, std::int64_t n, const T* x, T* y);
+  void (*activation_backward)(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx);
+
+  // y[n] = b (+ y[n] if add), C elements a row.
+  void (*bias_forward)(std::int64_t N, std::int64_t C, const T* b, T* y, bool add);
+  // db = the sum of dy's rows (+ db if add), in a fixed order.
+  void (*bias_backward)(std::int64_t N, std::int64_t C, const T* dy, T* db, bool add);
+
+  // x *= factor, n elements.
+  void (*scale)(std::int64_t n, double factor, T* x);
+  // x = cap * tanh(x / cap) in the first V columns of x[N, stride].
+  void (*soft_cap)(std::int64_t N, std::int64_t V, std::int64_t stride, double cap, T* x);
+  // y = x, dropped and scaled, for B samples of n elements; y may be x. The gradient's backward is the same.
+  void (*dropout)(std::int64_t B, std::int64_t n, const Dropout& dropout, const T* x, T* y);
 
   // out = a + b (may alias either), n elements.
   void (*add)(std::int64_t n, const T* a, const T* b, T* out);
 
-  // Causal grouped-query attention, scale 1/sqrt(D) given. qkv rows: [H*D | K*D | K*D]. starts[b*T + t] is the first
-  // position of the document that position t of sequence b belongs to (0 without borders): t attends to starts .. t.
-  // lse[B, H, T] is kept. workspace: attention_workspace bytes. out[B*T, H*D].
-  void (*attention_forward)(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D,
-                            double scale, const T* qkv, const std::int32_t* starts, T* out, Acc* lse, void* workspace);
+  // Causal grouped-query attention. qkv rows: [H*D | K*D | K*D]. starts[b*T + t] is the first position of sequence b
+  // that position t may see (0, the start of its document, or of a window): t attends to starts .. t. lse[B, H, T] is
+  // kept. workspace: attention_workspace bytes. out[B*T, H*D]. Of dropout, element (h*T + t) * T' + j is the weight
+  // that head h's position t gives to j, T' the multiple of 64 next to T.
+  void (*attention_forward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
+                            const std::int32_t* starts, T* out, Acc* lse, void* workspace);
   // dqkv is overwritten.
-  void (*attention_backward)(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D,
-                             double scale, const T* qkv, const std::int32_t* starts, const T* out, const Acc* lse,
-                             const T* dout, T* dqkv, void* workspace);
+  void (*attention_backward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
+                             const std::int32_t* starts, const T* out, const Acc* lse, const T* dout, T* dqkv,
+                             void* workspace);
 
   // y[n] = w[ids[n]]; ids are checked by the caller.
   void (*embedding_forward)(std::int64_t N, std::int64_t C, const std::int32_t* ids, const T* w, T* y);
@@ -64,9 +113,10 @@ struct Table {
 
   // Softmax cross-entropy of logits[N, stride] over the first V columns. Rows with labels[n] < 0 count nothing. Returns
   // the sum of losses (in double, in row order) and overwrites logits with grad_scale * (softmax - onehot), zero in
-  // ignored rows and in columns V .. stride.
-  double (*cross_entropy)(std::int64_t N, std::int64_t V, std::int64_t stride, T* logits, const std::int32_t* labels,
-                          double grad_scale);
+  // ignored rows and in columns V .. stride. soft_cap > 0: logits went through the kernel of that name, and the
+  // gradients are those of what went in.
+  double (*cross_entropy)(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
+                          const std::int32_t* labels, double grad_scale);
   // The same sum without gradients; logits stay.
   double (*cross_entropy_loss)(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
                                const std::int32_t* labels);
@@ -105,8 +155,10 @@ const FlatTable& flat_table(Level level);
 // share.
 std::int64_t attention_workspace(DType dtype, std::int64_t T, std::int64_t D, int threads);
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C);
-// cos_sin[positions][D] for `rope`.
-void make_rope_table(std::int64_t positions, std::int64_t D, double theta, float* cos_sin);
+// cos_sin[positions][D] for `rope`: cosines and sines, times amplitude, of position * frequencies[i], i < D/2. Angles
+// are rounded to float, as the models are trained and run elsewhere.
+void make_rope_table(std::int64_t positions, std::int64_t D, const float* frequencies, double amplitude,
+                     float* cos_sin);
 
 // c[m, n] = a @ b (+ c if add). a is [m, k], or [k, m] if a_transposed; b is [k, n], or [n, k] if b_transposed; lda,
 // ldb, ldc are row strides. bf16 products add up in fp32 and round once. Through LibTorch (MKL, oneDNN with AMX); one

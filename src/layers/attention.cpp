@@ -1,16 +1,11 @@
 #include "layers/attention.h"
 
-#include <cmath>
+#include <algorithm>
 
-#include "kernels/kernels.h"
 #include "layers/dispatch.h"
 
 namespace trireme {
 namespace {
-
-double scale_of(const AttentionShape& s) {
-  return 1.0 / std::sqrt(static_cast<double>(s.D));
-}
 
 // The kernel gives each thread a part of the workspace, so one sized for fewer threads would be overrun.
 void check_workspace(const AttentionShape& s, DType dtype, const Tensor& workspace) {
@@ -24,28 +19,35 @@ void check_workspace(const AttentionShape& s, DType dtype, const Tensor& workspa
 
 }  // namespace
 
-void attention_forward(const AttentionShape& s, const Tensor& qkv, const std::int32_t* starts, const Tensor& out,
-                       const Tensor& lse, const Tensor& workspace) {
+void attention_forward(const AttentionShape& s, const kernels::Dropout& dropout, const Tensor& qkv,
+                       const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& workspace) {
   check_workspace(s, qkv.dtype, workspace);
   dispatch(qkv.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
-    kernels::table<T>().attention_forward(s.B, s.T, s.H, s.K, s.D, scale_of(s), qkv.as<T>(), starts, out.as<T>(),
-                                          lse.as<Acc>(), workspace.data);
+    kernels::table<T>().attention_forward(s, dropout, qkv.as<T>(), starts, out.as<T>(), lse.as<Acc>(), workspace.data);
   });
 }
 
-void attention_backward(const AttentionShape& s, const Tensor& qkv, const std::int32_t* starts, const Tensor& out,
-                        const Tensor& lse, const Tensor& dout, const Tensor& dqkv, const Tensor& workspace) {
+void attention_backward(const AttentionShape& s, const kernels::Dropout& dropout, const Tensor& qkv,
+                        const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& dout,
+                        const Tensor& dqkv, const Tensor& workspace) {
   check_workspace(s, qkv.dtype, workspace);
   dispatch(qkv.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
-    kernels::table<T>().attention_backward(s.B, s.T, s.H, s.K, s.D, scale_of(s), qkv.as<T>(), starts, out.as<T>(),
-                                           lse.as<Acc>(), dout.as<T>(), dqkv.as<T>(), workspace.data);
+    kernels::table<T>().attention_backward(s, dropout, qkv.as<T>(), starts, out.as<T>(), lse.as<Acc>(), dout.as<T>(),
+                                           dqkv.as<T>(), workspace.data);
   });
 }
 
 std::int64_t attention_workspace_bytes(const AttentionShape& s, DType dtype, int threads) {
   return kernels::attention_workspace(dtype, s.T, s.D, threads);
+}
+
+void starts_in_window(const BatchShape& shape, std::int64_t window, const std::int32_t* starts, std::int32_t* out) {
+  for (std::int64_t n = 0; n < shape.tokens(); ++n) {
+    const std::int64_t first = n % shape.sequence - window + 1;
+    out[n] = std::max(starts[n], static_cast<std::int32_t>(std::max<std::int64_t>(first, 0)));
+  }
 }
 
 }  // namespace trireme

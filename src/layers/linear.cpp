@@ -5,24 +5,45 @@
 
 namespace trireme {
 
-void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, bool add) {
-  const std::int64_t N = x.sizes[0], I = x.sizes[1], O = w.sizes[0];
-  dispatch(x.dtype,
-           [&]<class T>(T) { kernels::gemm(false, true, N, O, I, x.as<T>(), I, w.as<T>(), I, y.as<T>(), O, add); });
-}
-
-void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx) {
-  const std::int64_t N = dy.sizes[0], O = w.sizes[0], I = w.sizes[1];
-  dispatch(dy.dtype, [&]<class T>(T) {
-    kernels::gemm(false, false, N, I, O, dy.as<T>(), O, w.as<T>(), I, dx.as<T>(), I, false);
+void linear_forward(const Tensor& x, const LinearWeights& w, const Tensor& y, bool add) {
+  const std::int64_t N = x.sizes[0], I = x.sizes[1], O = y.sizes[1], ldw = w.input_major ? O : I;
+  const bool has_bias = w.bias.data != nullptr;
+  dispatch(x.dtype, [&]<class T>(T) {
+    if (has_bias) kernels::table<T>().bias_forward(N, O, w.bias.as<T>(), y.as<T>(), add);
+    kernels::gemm(false, !w.input_major, N, O, I, x.as<T>(), I, w.weight.as<T>(), ldw, y.as<T>(), O, add || has_bias);
   });
 }
 
-void linear_backward_weight(const Tensor& dy, const Tensor& x, const GradientPlace& dw) {
+void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tensor& dx) {
+  const std::int64_t N = dy.sizes[0], O = dy.sizes[1], I = dx.sizes[1], ldw = w.input_major ? O : I;
+  dispatch(dy.dtype, [&]<class T>(T) {
+    kernels::gemm(false, w.input_major, N, I, O, dy.as<T>(), O, w.weight.as<T>(), ldw, dx.as<T>(), I, false);
+  });
+}
+
+void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw) {
   const std::int64_t N = dy.sizes[0], O = dy.sizes[1], I = x.sizes[1];
   dispatch(dy.dtype, [&]<class T>(T) {
-    kernels::gemm(true, false, O, I, N, dy.as<T>(), O, x.as<T>(), I, dw.tensor.as<T>(), I, dw.add);
+    T* weight = dw.weight.tensor.as<T>();
+    if (w.input_major) {
+      kernels::gemm(true, false, I, O, N, x.as<T>(), I, dy.as<T>(), O, weight, O, dw.weight.add);
+    } else {
+      kernels::gemm(true, false, O, I, N, dy.as<T>(), O, x.as<T>(), I, weight, I, dw.weight.add);
+    }
+    if (w.bias.data != nullptr) {
+      kernels::table<T>().bias_backward(N, O, dy.as<T>(), dw.bias.tensor.as<T>(), dw.bias.add);
+    }
   });
+}
+
+void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, bool add) {
+  linear_forward(x, LinearWeights{w, {}}, y, add);
+}
+void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx) {
+  linear_backward_input(dy, LinearWeights{w, {}}, dx);
+}
+void linear_backward_weight(const Tensor& dy, const Tensor& x, const GradientPlace& dw) {
+  linear_backward_weight(dy, x, LinearWeights{}, {dw, {}});
 }
 
 }  // namespace trireme

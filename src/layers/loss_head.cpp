@@ -26,6 +26,13 @@ void add_to_sum(const Tensor& dlogits, const Tensor& hidden, const Tensor& sum, 
                           add);
 }
 
+void cap_logits(const LossHeadShape& shape, const Tensor& logits) {
+  if (shape.soft_cap == 0) return;
+  dispatch(logits.dtype, [&]<class T>(T) {
+    kernels::table<T>().soft_cap(logits.sizes[0], shape.vocabulary, shape.rows, shape.soft_cap, logits.as<T>());
+  });
+}
+
 // step(begin, count, logits): for each chunk of rows, with its logits computed.
 template <class Step>
 void for_each_chunk(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight, const Tensor& logits,
@@ -34,6 +41,7 @@ void for_each_chunk(const LossHeadShape& shape, const Tensor& hidden, const Tens
     const std::int64_t count = std::min(shape.chunk_rows, shape.N - begin);
     const Tensor chunk = rows_of(logits, 0, count);
     linear_forward(rows_of(hidden, begin, count), weight, chunk);
+    cap_logits(shape, chunk);
     step(begin, count, chunk);
   }
 }
@@ -74,8 +82,8 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
   }
   for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
     dispatch(logits.dtype, [&]<class T>(T) {
-      result.sum += kernels::table<T>().cross_entropy(count, shape.vocabulary, shape.rows, logits.as<T>(),
-                                                      labels + begin, grad_scale);
+      result.sum += kernels::table<T>().cross_entropy(count, shape.vocabulary, shape.rows, shape.soft_cap,
+                                                      logits.as<T>(), labels + begin, grad_scale);
     });
     const Tensor& dlogits = logits;
     const bool add = dweight.add || begin > 0;

@@ -11,6 +11,7 @@ struct LossHeadShape {
   std::int64_t vocabulary = 1;  // V: columns that count
   std::int64_t rows = 1;        // of the weight: V and padding
   std::int64_t chunk_rows = 1;  // of logits that exist at once
+  double soft_cap = 0;          // logits become cap * tanh(logit / cap); 0: they stay
 };
 
 struct LossHeadWorkspace {

@@ -2,39 +2,51 @@
 
 #include "kernels/kernels.h"
 #include "layers/dispatch.h"
-#include "layers/linear.h"
 
 namespace trireme {
 namespace {
 
-void activate(const Tensor& gate_up, const Tensor& activated) {
-  dispatch(gate_up.dtype, [&]<class T>(T) {
-    kernels::table<T>().swiglu_forward(activated.sizes[0], activated.sizes[1], gate_up.as<T>(), activated.as<T>());
+void activate(const MlpKind& kind, const Tensor& wide, const Tensor& activated) {
+  dispatch(wide.dtype, [&]<class T>(T) {
+    const auto& table = kernels::table<T>();
+    if (kind.gated) {
+      table.glu_forward(kind.activation, activated.sizes[0], activated.sizes[1], wide.as<T>(), activated.as<T>());
+    } else {
+      table.activation_forward(kind.activation, activated.numel(), wide.as<T>(), activated.as<T>());
+    }
+  });
+}
+
+void activate_backward(const MlpKind& kind, const Tensor& wide, const Tensor& dactivated, const Tensor& dwide) {
+  dispatch(wide.dtype, [&]<class T>(T) {
+    const auto& table = kernels::table<T>();
+    if (kind.gated) {
+      table.glu_backward(kind.activation, dactivated.sizes[0], dactivated.sizes[1], wide.as<T>(), dactivated.as<T>(),
+                         dwide.as<T>());
+    } else {
+      table.activation_backward(kind.activation, dactivated.numel(), wide.as<T>(), dactivated.as<T>(), dwide.as<T>());
+    }
   });
 }
 
 }  // namespace
 
-void mlp_forward(const Tensor& x, const MlpWeights& w, const Tensor& gate_up, const Tensor& activated,
-                 const Tensor& y) {
-  linear_forward(x, w.gate_up, gate_up);
-  activate(gate_up, activated);
-  linear_forward(activated, w.down, y, true);
+void mlp_forward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& activated,
+                 const Tensor& y, bool add) {
+  linear_forward(x, w.up, wide);
+  activate(kind, wide, activated);
+  linear_forward(activated, w.down, y, add);
 }
 
-void mlp_backward(const Tensor& x, const MlpWeights& w, const Tensor& gate_up, const Tensor& dy,
-                  const Tensor& activated, const Tensor& dgate_up, const Tensor& dx, const GradientPlace& dw_gate_up,
-                  const GradientPlace& dw_down) {
-  activate(gate_up, activated);
-  linear_backward_weight(dy, activated, dw_down);
+void mlp_backward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& dy,
+                  const Tensor& activated, const Tensor& dwide, const Tensor& dx, const MlpGradients& gradients) {
+  activate(kind, wide, activated);
+  linear_backward_weight(dy, activated, w.down, gradients.down);
   const Tensor& dactivated = activated;  // no longer needed itself
   linear_backward_input(dy, w.down, dactivated);
-  dispatch(dy.dtype, [&]<class T>(T) {
-    kernels::table<T>().swiglu_backward(dactivated.sizes[0], dactivated.sizes[1], gate_up.as<T>(), dactivated.as<T>(),
-                                        dgate_up.as<T>());
-  });
-  linear_backward_weight(dgate_up, x, dw_gate_up);
-  linear_backward_input(dgate_up, w.gate_up, dx);
+  activate_backward(kind, wide, dactivated, dwide);
+  linear_backward_weight(dwide, x, w.up, gradients.up);
+  linear_backward_input(dwide, w.up, dx);
 }
 
 }  // namespace trireme

@@ -1,19 +1,30 @@
-// The gated feed-forward network: y += (silu(x @ gate^T) * (x @ up^T)) @ down^T.
+// The feed-forward network: activation(x @ up^T) @ down^T or, gated, (activation(x @ gate^T) * (x @ up^T)) @ down^T.
 #pragma once
-#include "chain/unit.h"
+#include "kernels/activation.h"
+#include "layers/linear.h"
 
 namespace trireme {
 
-struct MlpWeights {
-  Tensor gate_up;  // [2F, C]: gate's rows, then up's
-  Tensor down;     // [C, F]
+struct MlpKind {
+  Activation activation = Activation::silu;
+  bool gated = true;
+  std::int64_t up_width(std::int64_t F) const { return gated ? 2 * F : F; }
 };
 
-// x [N, C]; gate_up [N, 2F] is kept for the backward, activated [N, F] is workspace; y [N, C] is added to.
-void mlp_forward(const Tensor& x, const MlpWeights& w, const Tensor& gate_up, const Tensor& activated, const Tensor& y);
-// dx [N, C] is overwritten. activated [N, F] and dgate_up [N, 2F] are workspace.
-void mlp_backward(const Tensor& x, const MlpWeights& w, const Tensor& gate_up, const Tensor& dy,
-                  const Tensor& activated, const Tensor& dgate_up, const Tensor& dx, const GradientPlace& dw_gate_up,
-                  const GradientPlace& dw_down);
+struct MlpWeights {
+  LinearWeights up;    // [F, C]; gated [2F, C]: gate's rows, then up's
+  LinearWeights down;  // [C, F]
+};
+struct MlpGradients {
+  LinearGradients up, down;
+};
+
+// x [N, C]; wide [N, up_width(F)] is kept for the backward, activated [N, F] is workspace; y [N, C] is overwritten, or
+// added to.
+void mlp_forward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& activated,
+                 const Tensor& y, bool add);
+// dx [N, C] is overwritten. activated [N, F] and dwide [N, up_width(F)] are workspace.
+void mlp_backward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& dy,
+                  const Tensor& activated, const Tensor& dwide, const Tensor& dx, const MlpGradients& gradients);
 
 }  // namespace trireme

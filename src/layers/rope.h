@@ -39,7 +39,14 @@ struct Rope {
 
 // cos_sin[positions][D], shared by the blocks of a model.
 using RopeTable = std::shared_ptr<const std::vector<float>>;
-RopeTable make_rope_table(std::int64_t positions, std::int64_t D, double theta);
+struct RopeTables {
+  RopeTable table;            // nullptr: no rotation
+  RopeTable long_table;       // longrope's other; nullptr: there is none
+  std::int64_t boundary = 0;  // the first position that asks for it
+  const RopeTable& of(const Batch& batch) const;
+};
+// Throws Error TR1201 with the name of the value for a scaling that cannot be. name: "model.rope_scaling".
+RopeTables make_rope_tables(std::int64_t positions, std::int64_t D, const Rope& rope, const std::string& name);
 
 // Rotates the first `heads` heads of each row of x [N, row_stride] in place. positions [N].
 void rope_forward(const Tensor& x, std::int64_t heads, std::int64_t D, const std::int32_t* positions,

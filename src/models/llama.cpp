@@ -4,61 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "kernels/kernels.h"
-#include "models/llama_units.h"
+#include "models/parameters.h"
+#include "models/transformer.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kVocabularyPadding = 128;
-
-void check_range(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value >= least && value <= most) return;
-  throw Error(1201, std::string("model.") + name,
-              std::to_string(value) + " is outside " + std::to_string(least) + " .. " + std::to_string(most));
-}
-
-void check_positive(const char* name, double value) {
-  if (value > 0 && std::isfinite(value)) return;
-  throw Error(1201, std::string("model.") + name, std::to_string(value) + " is not a positive number");
-}
-
-void refuse_what_is_not_built(const LlamaConfig& c) {
-  const auto refuse = [](const char* name, bool wanted) {
-    if (wanted) throw Error(1201, std::string("model.") + name, "is not built yet");
-  };
-  refuse("activation", c.activation != Activation::silu);
-  refuse("qkv_bias", c.qkv_bias);
-  refuse("attention_output_bias", c.attention_output_bias);
-  refuse("mlp_bias", c.mlp_bias);
-  refuse("query_key_norms", c.query_key_norms);
-  refuse("one_plus_norm_weights", c.one_plus_norm_weights);
-  refuse("post_norms", c.post_norms);
-  refuse("embedding_scale", c.embedding_scale != 1);
-  refuse("attention_scale", c.attention_scale != 0);
-  refuse("attention_soft_cap", c.attention_soft_cap != 0);
-  refuse("logit_soft_cap", c.logit_soft_cap != 0);
-  refuse("attention_dropout", c.attention_dropout != 0);
-  refuse("windows", !c.windows.empty());
-  refuse("rope_scaling", c.rope.scaling.kind != RopeScaling::Kind::none || c.windowed_rope);
-}
-
-// Bounds that keep every product of two sizes below 2^48, and every matrix within BLAS's 32-bit sizes.
-LlamaConfig checked(LlamaConfig c) {
-  refuse_what_is_not_built(c);
-  constexpr std::int64_t kLargestWidth = 1 << 20, kLargestVocabulary = 1 << 24;
-  check_range("vocabulary", c.vocabulary, 1, kLargestVocabulary);
-  check_range("hidden_size", c.hidden_size, 1, kLargestWidth);
-  check_range("intermediate_size", c.intermediate_size, 1, kLargestWidth);
-  check_range("num_layers", c.num_layers, 1, 4096);
-  check_range("num_heads", c.num_heads, 1, 4096);
-  check_range("num_key_value_heads", c.num_key_value_heads, 1, c.num_heads);
-  check_range("head_dim", c.head_dim, 0, 4096);
-  check_range("max_positions", c.max_positions, 1, 1 << 22);
-  check_range("loss_chunk_tokens", c.loss_chunk_tokens, 1, kLargestVocabulary);
-  check_positive("rope_theta", c.rope.theta);
-  check_positive("rms_norm_eps", c.rms_norm_eps);
-  if (c.init_std != 0) check_positive("init_std", c.init_std);
+void check_heads(LlamaConfig& c) {
   if (c.num_heads % c.num_key_value_heads != 0) {
     throw Error(1201, "model.num_key_value_heads",
                 std::to_string(c.num_key_value_heads) + " does not divide num_heads " + std::to_string(c.num_heads));
@@ -75,77 +27,178 @@ LlamaConfig checked(LlamaConfig c) {
     throw Error(1201, "model.head_dim", std::to_string(c.head_dim) + " is odd",
                 "rotary embedding turns pairs of elements: take an even head size");
   }
+}
+
+void check_windows(const LlamaConfig& c) {
+  if (!c.windows.empty() && std::ssize(c.windows) != c.num_layers) {
+    throw Error(1201, "model.windows",
+                "has " + std::to_string(c.windows.size()) + " values for " + std::to_string(c.num_layers) + " layers");
+  }
+  for (const std::int64_t window : c.windows) check_range("windows", window, 0, kLargestPositions);
+}
+
+LlamaConfig checked(LlamaConfig c) {
+  check_range("vocabulary", c.vocabulary, 1, kLargestVocabulary);
+  check_range("hidden_size", c.hidden_size, 1, kLargestWidth);
+  check_range("intermediate_size", c.intermediate_size, 1, kLargestWidth);
+  check_range("num_layers", c.num_layers, 1, 4096);
+  check_range("num_heads", c.num_heads, 1, 4096);
+  check_range("num_key_value_heads", c.num_key_value_heads, 1, c.num_heads);
+  check_range("head_dim", c.head_dim, 0, 4096);
+  check_range("max_positions", c.max_positions, 1, kLargestPositions);
+  check_range("loss_chunk_tokens", c.loss_chunk_tokens, 1, kLargestVocabulary);
+  check_positive("rope_theta", c.rope.theta);
+  if (c.windowed_rope) check_positive("windowed rope_theta", c.windowed_rope->theta);
+  check_positive("rms_norm_eps", c.rms_norm_eps);
+  check_not_negative("init_std", c.init_std);
+  check_positive("embedding_scale", c.embedding_scale);
+  check_not_negative("attention_scale", c.attention_scale);
+  check_not_negative("attention_soft_cap", c.attention_soft_cap);
+  check_not_negative("logit_soft_cap", c.logit_soft_cap);
+  check_probability("attention_dropout", c.attention_dropout);
+  check_heads(c);
+  check_windows(c);
+  if (c.attention_scale == 0) c.attention_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
   return c;
 }
 
-// A logical matrix that begins at a row of its storage matrix and is as wide.
-LogicalTensor rows_of(std::string name, std::int64_t first, std::int64_t rows, std::int64_t columns) {
-  return {std::move(name), {rows, columns}, {first, first + rows, 0, columns}};
+TransformerFacts facts_of(const LlamaConfig& c, DType dtype) {
+  TransformerFacts f;
+  f.dtype = dtype;
+  f.threads = kernels::num_threads();
+  f.vocabulary = c.vocabulary;
+  f.padded_vocabulary = padded_vocabulary(c.vocabulary);
+  f.max_positions = c.max_positions;
+  f.loss_chunk_tokens = c.loss_chunk_tokens;
+  f.C = c.hidden_size, f.F = c.intermediate_size;
+  f.H = c.num_heads, f.K = c.num_key_value_heads, f.D = c.head_dim;
+  f.norm = {.eps = c.rms_norm_eps, .centred = false, .one_plus = c.one_plus_norm_weights};
+  f.mlp = {.activation = c.activation, .gated = true};
+  const auto scale = static_cast<float>(c.embedding_scale);
+  f.embedding_scale = dtype == DType::f64    ? c.embedding_scale
+                      : dtype == DType::bf16 ? static_cast<float>(bfloat16(scale))
+                                             : scale;
+  f.attention_soft_cap = c.attention_soft_cap;
+  f.logit_soft_cap = c.logit_soft_cap;
+  f.attention_dropout = c.attention_dropout;
+  return f;
 }
 
-ParameterSpec matrix(std::string name, std::int64_t rows, std::int64_t columns, double init_std,
-                     std::vector<LogicalTensor> logical) {
-  return {std::move(name), rows, columns, std::move(logical), Init::normal, init_std, true, true};
-}
+// Declares a block's parameters, in the order in which it reads them.
+class BlockBuilder {
+ public:
+  BlockBuilder(const LlamaConfig& c, std::int64_t layer, Chain& chain)
+      : c_(c),
+        parameters_(chain),
+        own_("layers." + std::to_string(layer) + "."),
+        theirs_("model." + own_),
+        residual_std_(c.init_std / std::sqrt(2.0 * static_cast<double>(c.num_layers))) {}
 
-ParameterSpec norm(std::string name, std::int64_t C, std::string logical) {
-  return {std::move(name), 1, C, {{std::move(logical), {C}, {0, 1, 0, C}}}, Init::ones, 0.0, false, true};
-}
+  BlockFacts declare() {
+    const std::int64_t C = c_.hidden_size, D = c_.head_dim;
+    BlockFacts b;
+    b.norm1 = norm("input_norm", C, "input_layernorm");
+    b.qkv = qkv();
+    if (c_.query_key_norms) {
+      b.query_norm = norm("query_norm", D, "self_attn.q_norm");
+      b.key_norm = norm("key_norm", D, "self_attn.k_norm");
+    }
+    b.attention_output = output("attention_output", c_.num_heads * D, "self_attn.o_proj", c_.attention_output_bias);
+    if (c_.post_norms) {
+      b.post_attention_norm = norm("attention_branch_norm", C, "post_attention_layernorm");
+      b.norm2 = norm("post_attention_norm", C, "pre_feedforward_layernorm");
+    } else {
+      b.norm2 = norm("post_attention_norm", C, "post_attention_layernorm");
+    }
+    b.mlp_up = gate_up();
+    b.mlp_down = output("down", c_.intermediate_size, "mlp.down_proj", c_.mlp_bias);
+    if (c_.post_norms) b.post_mlp_norm = norm("mlp_branch_norm", C, "post_feedforward_layernorm");
+    return b;
+  }
+  std::vector<int> indices() const { return parameters_.indices(); }
 
-std::vector<ParameterSpec> block_parameters(const LlamaConfig& c, std::int64_t layer) {
-  const std::string own = "layers." + std::to_string(layer) + ".", theirs = "model." + own;
-  const std::int64_t C = c.hidden_size, F = c.intermediate_size;
-  const std::int64_t Q = c.num_heads * c.head_dim, KV = c.num_key_value_heads * c.head_dim;
-  const double residual_std = c.init_std / std::sqrt(2.0 * static_cast<double>(c.num_layers));
-  return {
-      norm(own + "input_norm", C, theirs + "input_layernorm.weight"),
-      matrix(
-          own + "qkv", Q + 2 * KV, C, c.init_std,
-          {rows_of(theirs + "self_attn.q_proj.weight", 0, Q, C), rows_of(theirs + "self_attn.k_proj.weight", Q, KV, C),
-           rows_of(theirs + "self_attn.v_proj.weight", Q + KV, KV, C)}),
-      matrix(own + "attention_output", C, Q, residual_std, {rows_of(theirs + "self_attn.o_proj.weight", 0, C, Q)}),
-      norm(own + "post_attention_norm", C, theirs + "post_attention_layernorm.weight"),
-      matrix(own + "gate_up", 2 * F, C, c.init_std,
-             {rows_of(theirs + "mlp.gate_proj.weight", 0, F, C), rows_of(theirs + "mlp.up_proj.weight", F, F, C)}),
-      matrix(own + "down", C, F, residual_std, {rows_of(theirs + "mlp.down_proj.weight", 0, C, F)}),
-  };
+ private:
+  Slot norm(const char* own, std::int64_t size, const char* theirs) {
+    const Init init = c_.one_plus_norm_weights ? Init::zeros : Init::ones;
+    return {parameters_.add(vector(own_ + own, size, init, {part_of_row(theirs_ + theirs + ".weight", 0, size)}))};
+  }
+  // parts: names and numbers of rows of the logical matrices that lie one below the other.
+  Slot merged(const char* own, const std::vector<std::pair<const char*, std::int64_t>>& parts, bool bias) {
+    std::vector<LogicalTensor> weights, biases;
+    std::int64_t rows = 0;
+    for (const auto& [name, size] : parts) {
+      weights.push_back(rows_of(theirs_ + name + ".weight", rows, size, c_.hidden_size));
+      biases.push_back(part_of_row(theirs_ + name + ".bias", rows, size));
+      rows += size;
+    }
+    Slot slot{parameters_.add(matrix(own_ + own, rows, c_.hidden_size, c_.init_std, std::move(weights)))};
+    if (bias) slot.bias = parameters_.add(vector(own_ + own + "_bias", rows, Init::zeros, std::move(biases)));
+    return slot;
+  }
+  Slot qkv() {
+    const std::int64_t Q = c_.num_heads * c_.head_dim, KV = c_.num_key_value_heads * c_.head_dim;
+    return merged("qkv", {{"self_attn.q_proj", Q}, {"self_attn.k_proj", KV}, {"self_attn.v_proj", KV}}, c_.qkv_bias);
+  }
+  Slot gate_up() {
+    const std::int64_t F = c_.intermediate_size;
+    return merged("gate_up", {{"mlp.gate_proj", F}, {"mlp.up_proj", F}}, c_.mlp_bias);
+  }
+  Slot output(const char* own, std::int64_t width, const char* theirs, bool bias) {
+    const std::int64_t C = c_.hidden_size;
+    const std::string name = theirs_ + theirs;
+    Slot slot{parameters_.add(matrix(own_ + own, C, width, residual_std_, {rows_of(name + ".weight", 0, C, width)}))};
+    if (bias) {
+      slot.bias = parameters_.add(vector(own_ + own + "_bias", C, Init::zeros, {part_of_row(name + ".bias", 0, C)}));
+    }
+    return slot;
+  }
+
+  const LlamaConfig& c_;
+  UnitParameters parameters_;
+  std::string own_, theirs_;
+  double residual_std_;
+};
+
+void add_blocks(const LlamaConfig& c, const TransformerFacts& facts, Chain& chain) {
+  const RopeTables rope = make_rope_tables(c.max_positions, c.head_dim, c.rope, "model.rope_scaling");
+  const RopeTables windowed = c.windowed_rope ? make_rope_tables(c.max_positions, c.head_dim, *c.windowed_rope,
+                                                                 "model.rope_scaling of layers with a window")
+                                              : rope;
+  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
+    BlockBuilder builder(c, layer, chain);
+    BlockFacts block = builder.declare();
+    block.window = c.windows.empty() ? 0 : c.windows[static_cast<std::size_t>(layer)];
+    block.rope = block.window > 0 ? windowed : rope;
+    block.attention_scale = c.attention_scale;
+    chain.units.push_back(std::make_unique<TransformerBlock>(facts, std::move(block), "layers." + std::to_string(layer),
+                                                             builder.indices()));
+  }
 }
 
 }  // namespace
 
 Chain make_llama(const LlamaConfig& config, DType compute_dtype) {
   const LlamaConfig c = checked(config);
-  if (compute_dtype != DType::f32 && compute_dtype != DType::bf16 && compute_dtype != DType::f64) {
-    throw Error(1201, "compute dtype", std::string(to_string(compute_dtype)) + " is not one that a Llama computes in",
-                "take float32 or bfloat16");
-  }
-  LlamaFacts facts{c, compute_dtype};
-  facts.padded_vocabulary = (c.vocabulary + kVocabularyPadding - 1) / kVocabularyPadding * kVocabularyPadding;
-  facts.threads = kernels::num_threads();
-  facts.rope = make_rope_table(c.max_positions, c.head_dim, c.rope.theta);
-
+  check_compute_dtype(compute_dtype);
+  const TransformerFacts facts = facts_of(c, compute_dtype);
   Chain chain;
   chain.compute_dtype = compute_dtype;
   chain.vocabulary = c.vocabulary;
   chain.max_positions = c.max_positions;
-  const auto add = [&chain](ParameterSpec parameter) {
-    chain.parameters.push_back(std::move(parameter));
-    return static_cast<int>(chain.parameters.size()) - 1;
+  const auto vocabulary_matrix = [&](const char* name, const char* logical) {
+    return matrix(name, facts.padded_vocabulary, c.hidden_size, c.init_std,
+                  {rows_of(logical, 0, c.vocabulary, c.hidden_size)});
   };
-  const auto vocabulary_matrix = [&](std::string name, std::string logical) {
-    return matrix(std::move(name), facts.padded_vocabulary, c.hidden_size, c.init_std,
-                  {rows_of(std::move(logical), 0, c.vocabulary, c.hidden_size)});
-  };
-  const int embedding = add(vocabulary_matrix("embed", "model.embed_tokens.weight"));
-  chain.units.push_back(std::make_unique<LlamaEmbedding>(facts, "embed", std::vector<int>{embedding}));
-  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
-    std::vector<int> indices;
-    for (ParameterSpec& parameter : block_parameters(c, layer)) indices.push_back(add(std::move(parameter)));
-    chain.units.push_back(std::make_unique<LlamaBlock>(facts, "layers." + std::to_string(layer), std::move(indices)));
-  }
-  const int final_norm = add(norm("norm", c.hidden_size, "model.norm.weight"));
-  const int head = c.tie_word_embeddings ? embedding : add(vocabulary_matrix("lm_head", "lm_head.weight"));
-  chain.units.push_back(std::make_unique<LlamaHead>(facts, "head", std::vector<int>{final_norm, head}));
+  UnitParameters embedding(chain);
+  embedding.add(vocabulary_matrix("embed", "model.embed_tokens.weight"));
+  chain.units.push_back(std::make_unique<TransformerEmbedding>(facts, "embed", embedding.indices()));
+  add_blocks(c, facts, chain);
+  UnitParameters head(chain);
+  const Init init = c.one_plus_norm_weights ? Init::zeros : Init::ones;
+  const Slot norm{head.add(vector("norm", c.hidden_size, init, {part_of_row("model.norm.weight", 0, c.hidden_size)}))};
+  const int matrix = c.tie_word_embeddings ? head.share(embedding.indices()[0])
+                                           : head.add(vocabulary_matrix("lm_head", "lm_head.weight"));
+  chain.units.push_back(std::make_unique<TransformerHead>(facts, norm, matrix, "head", head.indices()));
   return chain;
 }
 

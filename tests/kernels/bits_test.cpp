@@ -79,15 +79,31 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
   constexpr std::int64_t B = 2, S = 160, N = B * S, H = 4, K = 2, D = 34, C = H * D, V = 500;
   const auto x = numbers.normal<T>(N * C), w = numbers.normal<T>(C), dy = numbers.normal<T>(N * C);
   std::vector<T> y(N * C), dx(N * C), dw(C);
-  std::vector<Acc> rstd(N);
-  k.rmsnorm_forward(N, C, x.data(), w.data(), 1e-5, y.data(), rstd.data());
-  k.rmsnorm_backward(N, C, x.data(), w.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(), false);
-  keep(y), keep(dx), keep(dw);
+  std::vector<Acc> rstd(N * H), mean(N);
+  for (const NormShape& shape : {NormShape{N, C}, NormShape{N, D, H, C, true}}) {
+    k.rmsnorm_forward(shape, x.data(), w.data(), 1e-5, y.data(), rstd.data());
+    k.rmsnorm_backward(shape, x.data(), w.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(), false);
+    keep(y), keep(dx), keep(dw);
+  }
+  auto db = dw;
+  k.layernorm_forward(N, C, x.data(), w.data(), x.data(), 1e-5, y.data(), mean.data(), rstd.data());
+  k.layernorm_backward(N, C, x.data(), w.data(), mean.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(),
+                       false, db.data(), false);
+  keep(y), keep(dx), keep(dw), keep(db);
+  const std::vector<std::uint64_t> keys{numbers.seed(), 1};
+  const Dropout dropout{0.3, keys.data(), 7};
+  k.dropout(B, S * C, dropout, x.data(), y.data());
+  keep(y);
   const auto wide = numbers.normal<T>(N * 2 * C);
   std::vector<T> dwide(N * 2 * C);
-  k.swiglu_forward(N, C, wide.data(), y.data());
-  k.swiglu_backward(N, C, wide.data(), dy.data(), dwide.data());
-  keep(y), keep(dwide);
+  for (const Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::relu}) {
+    k.glu_forward(activation, N, C, wide.data(), y.data());
+    k.glu_backward(activation, N, C, wide.data(), dy.data(), dwide.data());
+    keep(y), keep(dwide);
+    k.activation_forward(activation, N * C, x.data(), y.data());
+    k.activation_backward(activation, N * C, x.data(), dy.data(), dx.data());
+    keep(y), keep(dx);
+  }
   auto qkv = numbers.normal<T>(N * (H + 2 * K) * D);
   std::vector<T> dqkv(qkv.size());
   std::vector<std::int32_t> positions(N), starts(N), ids(N), labels(N);
@@ -98,22 +114,28 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
     labels[n] = static_cast<std::int32_t>(numbers.below(V + 50)) - 50;
   }
   std::vector<float> angles(S * D);
-  make_rope_table(S, D, 1e4, angles.data());
+  const std::vector<float> frequencies(D / 2, 0.1f);
+  make_rope_table(S, D, frequencies.data(), 1, angles.data());
   k.rope(N, H + K, D, (H + 2 * K) * D, qkv.data(), positions.data(), angles.data(), 1);
   keep(qkv);
   std::vector<Acc> lse(B * H * S);
   std::vector<char> workspace(attention_workspace(dtype_of<T>, S, D, num_threads()));
-  k.attention_forward(B, S, H, K, D, 0.2, qkv.data(), starts.data(), y.data(), lse.data(), workspace.data());
-  k.attention_backward(B, S, H, K, D, 0.2, qkv.data(), starts.data(), y.data(), lse.data(), dy.data(), dqkv.data(),
-                       workspace.data());
-  keep(y), keep(lse), keep(dqkv);
+  for (const double soft_cap : {0.0, 1.5}) {
+    for (const Dropout& dropped : {Dropout{}, dropout}) {
+      const AttentionShape shape{B, S, H, K, D, 0.2, soft_cap};
+      k.attention_forward(shape, dropped, qkv.data(), starts.data(), y.data(), lse.data(), workspace.data());
+      k.attention_backward(shape, dropped, qkv.data(), starts.data(), y.data(), lse.data(), dy.data(), dqkv.data(),
+                           workspace.data());
+      keep(y), keep(lse), keep(dqkv);
+    }
+  }
   std::vector<T> table_gradient(V * C);
   workspace.resize(embedding_workspace(N, V, C));
   k.embedding_backward(N, C, V, ids.data(), dy.data(), table_gradient.data(), false, workspace.data());
   keep(table_gradient);
   auto logits = numbers.normal<T>(N * (V + 12), 5.0);
   const double evaluated = k.cross_entropy_loss(N, V, V + 12, logits.data(), labels.data());
-  const double loss = k.cross_entropy(N, V, V + 12, logits.data(), labels.data(), 0.1);
+  const double loss = k.cross_entropy(N, V, V + 12, 0, logits.data(), labels.data(), 0.1);
   keep(std::vector<double>{evaluated, loss}), keep(logits);
   return results;
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/random.h"
 #include "kernels/support.h"
 
 namespace trireme::kernels {
@@ -97,7 +98,7 @@ TEST(Kernels, SiluIsAccurateOverTheWholeRange) {
   std::vector<float> gate_up = x, y(F);
   gate_up.resize(2 * F, 1.0f);
   for (const Level level : levels_here()) {
-    table<float>(level).swiglu_forward(1, F, gate_up.data(), y.data());
+    table<float>(level).glu_forward(Activation::silu, 1, F, gate_up.data(), y.data());
     for (std::int64_t i = 0; i < F; ++i) {
       const double expected = x[i] / (1 + std::exp(-static_cast<double>(x[i])));
       ASSERT_NEAR(y[i], expected, 5e-7 * std::abs(expected) + 1e-36) << x[i] << " at " << to_string(level);
@@ -160,7 +161,7 @@ TEST(Kernels, CrossEntropyHoldsForExtremeLogits) {
     row[20] = 1e4f;
     const auto loss = [&](std::vector<float> logits, std::int32_t label) {
       const double evaluated = k.cross_entropy_loss(1, V, stride, logits.data(), &label);
-      const double trained = k.cross_entropy(1, V, stride, logits.data(), &label, 1.0);
+      const double trained = k.cross_entropy(1, V, stride, 0, logits.data(), &label, 1.0);
       EXPECT_EQ(std::isnan(evaluated), std::isnan(trained));
       EXPECT_TRUE(std::isnan(trained) || evaluated == trained);
       return trained;
@@ -186,7 +187,7 @@ TEST(Kernels, CrossEntropyGradientsAreZeroWhereNothingCounts) {
   const std::vector<std::int32_t> labels{5, -1, 36};
   for (const Level level : levels_here()) {
     auto logits = numbers.normal<float>(N * stride, 3.0);
-    table<float>(level).cross_entropy(N, V, stride, logits.data(), labels.data(), 0.5);
+    table<float>(level).cross_entropy(N, V, stride, 0, logits.data(), labels.data(), 0.5);
     for (std::int64_t n = 0; n < N; ++n) {
       double sum = 0;
       for (std::int64_t v = 0; v < stride; ++v) {
@@ -216,7 +217,7 @@ TEST(Kernels, AttentionSkipsBlocksBehindDocumentBordersAndInTheFuture) {
     for (std::int64_t t = 64; t < S; ++t) starts[t] = 64;
     std::vector<float> out(S * D), lse(S);
     std::vector<char> workspace(attention_workspace(DType::f32, S, D, num_threads()));
-    table<float>(level).attention_forward(1, S, 1, 1, D, 0.3, qkv.data(), starts.data(), out.data(), lse.data(),
+    table<float>(level).attention_forward({1, S, 1, 1, D, 0.3}, {}, qkv.data(), starts.data(), out.data(), lse.data(),
                                           workspace.data());
     for (std::int64_t t = 0; t < S; ++t) {
       EXPECT_EQ(std::isnan(out[t * D]), t < 64 || t >= 128) << t << to_string(level);
@@ -226,14 +227,57 @@ TEST(Kernels, AttentionSkipsBlocksBehindDocumentBordersAndInTheFuture) {
 
 TEST(Kernels, RopeTableHoldsTheAnglesOfThePositions) {
   constexpr std::int64_t D = 6;
+  const std::vector<float> frequencies{1.0f, 0.3f, 0.007f};
   std::vector<float> angles(100 * D);
-  make_rope_table(100, D, 10000.0, angles.data());
+  make_rope_table(100, D, frequencies.data(), 1.5, angles.data());
   for (std::int64_t p = 0; p < 100; ++p) {
     for (std::int64_t i = 0; i < D / 2; ++i) {
-      const double angle = static_cast<double>(p) / std::pow(10000.0, 2.0 * static_cast<double>(i) / D);
-      EXPECT_EQ(angles[p * D + i], static_cast<float>(std::cos(angle)));
-      EXPECT_EQ(angles[p * D + D / 2 + i], static_cast<float>(std::sin(angle)));
+      const double angle = static_cast<float>(p) * frequencies[i];
+      EXPECT_EQ(angles[p * D + i], static_cast<float>(1.5 * std::cos(angle)));
+      EXPECT_EQ(angles[p * D + D / 2 + i], static_cast<float>(1.5 * std::sin(angle)));
     }
+  }
+}
+
+// What a mask is made of is said in terms of base/random.h: other implementations draw the same.
+TEST(Kernels, DropoutIsTheStatedFunctionOfKeyStreamAndElement) {
+  constexpr std::int64_t B = 2, n = 1000;
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  const std::vector<std::uint64_t> keys{numbers.seed() * 0x9e3779b97f4a7c15ull, 3};
+  const std::uint64_t stream = 0x123456789abcdef0ull;
+  for (const double probability : {0.1, 0.5}) {
+    for (const Level level : levels_here()) {
+      const std::vector<float> ones(B * n, 1.0f);
+      std::vector<float> y(B * n);
+      table<float>(level).dropout(B, n, {probability, keys.data(), stream}, ones.data(), y.data());
+      std::int64_t dropped = 0;
+      for (std::int64_t i = 0; i < B * n; ++i) {
+        const std::int64_t e = i % n;
+        const auto block = random_block(keys[i / n], stream, static_cast<std::uint64_t>(e / 64 * 16 + e % 16));
+        const bool drop = block[e / 16 % 4] < probability * 4294967296.0;
+        dropped += drop ? 1 : 0;
+        ASSERT_EQ(y[i], drop ? 0.0f : static_cast<float>(1 / (1 - probability))) << i << to_string(level);
+      }
+      EXPECT_NEAR(static_cast<double>(dropped) / (B * n), probability, 0.06);
+    }
+  }
+}
+
+TEST(Kernels, TheSoftCapIsAccurateOverTheWholeRange) {
+  std::vector<float> x;
+  for (float value = -300.0f; value <= 300.0f; value += 0.037f) x.push_back(value);
+  for (const float value : {0.0f, 1e-30f, -1e-6f, 1e30f, -1e30f}) x.push_back(value);
+  const auto V = static_cast<std::int64_t>(x.size());
+  for (const Level level : levels_here()) {
+    std::vector<float> y = x;
+    y.push_back(77.0f);
+    table<float>(level).soft_cap(1, V, V + 1, 30.0, y.data());
+    for (std::int64_t i = 0; i < V; ++i) {
+      const double expected = 30.0 * std::tanh(static_cast<double>(x[i]) / 30.0);
+      ASSERT_NEAR(y[i], expected, 3e-7 * std::abs(expected)) << x[i] << " at " << to_string(level);
+    }
+    EXPECT_EQ(y.back(), 77.0f) << "beyond V nothing changes";
   }
 }
 

@@ -53,7 +53,7 @@ TEST(Layers, AttentionRefusesAWorkspaceForFewerThreads) {
   std::vector<float> qkv(4 * 6), out(4 * 2), lse(4);
   const std::vector<std::int32_t> starts(4);
   const std::string text = testing::expect_error(1206, [&] {
-    attention_forward(shape, Tensor(qkv.data(), DType::f32, {4, 6}), starts.data(),
+    attention_forward(shape, {}, Tensor(qkv.data(), DType::f32, {4, 6}), starts.data(),
                       Tensor(out.data(), DType::f32, {4, 2}), Tensor(lse.data(), DType::f32, {1, 1, 4}),
                       Tensor(memory.data(), DType::u8, {bytes}));
   });

@@ -1,4 +1,6 @@
 // Every layer's value and gradients equal LibTorch's autograd on the plain formula, at the CPU level in use.
+#include <cmath>
+
 #include "layers/embedding.h"
 #include "layers/linear.h"
 #include "layers/loss_head.h"
@@ -28,6 +30,50 @@ TEST_P(Layers, Linear) {
   });
 }
 
+TEST_P(Layers, LinearWithBiasAndInputMajorWeights) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), I = c.config.hidden_size, O = c.config.intermediate_size;
+    const Value x = normal({N, I}), w = normal({I, O}), b = normal({1, O}), dy = normal({N, O});
+    const Derivative expected = biased_linear(x, w, b, dy);
+    const Buffer bx(x, dtype()), bw(w, dtype()), bb(b, dtype()), bdy(dy, dtype()), dx(x, dtype());
+    const Gradient y(expected.value, dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_),
+        db(expected.gradients[2], dtype(), add, random_);
+    const LinearWeights weights{bw.tensor(), bb.tensor(), true};
+    linear_forward(bx.tensor(), weights, y.tensor(), add);
+    linear_backward_input(bdy.tensor(), weights, dx.tensor());
+    linear_backward_weight(bdy.tensor(), bx.tensor(), weights, {dw.place(), db.place()});
+    expect_near(y, expected.value, "y");
+    expect_near(dx.read(), expected.gradients[0], "dx");
+    expect_near(dw, expected.gradients[1], "dw");
+    expect_near(db, expected.gradients[2], "db");
+  });
+}
+
+TEST_P(Layers, LayerNorm) {
+  for_each_case([&](const Case& c, bool add) {
+    const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size;
+    Value x = normal({N, C});
+    for (double& value : x.data) value += 3;  // a mean that would cancel
+    x = Buffer(x, dtype()).read();
+    const Value w = normal({1, C}), b = normal({1, C}), dy = normal({N, C});
+    const Norm norm{.eps = 1e-3, .centred = true};
+    const Derivative expected = layernorm(x, w, b, norm.eps, dy);
+    const Buffer bx(x, dtype()), bw(w, dtype()), bb(b, dtype()), bdy(dy, dtype()), y(dy, dtype());
+    const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
+    const Buffer mean(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
+    const NormStatistics kept{rstd.tensor(), mean.tensor()};
+    const Gradient dx(expected.gradients[0], dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_),
+        db(expected.gradients[2], dtype(), add, random_);
+    norm_forward(norm, bx.tensor(), {bw.tensor(), bb.tensor()}, y.tensor(), kept);
+    norm_backward(norm, bx.tensor(), {bw.tensor(), bb.tensor()}, kept, bdy.tensor(), dx.tensor(), add,
+                  {dw.place(), db.place()});
+    expect_near(y.read(), expected.value, "y");
+    expect_near(dx, expected.gradients[0], "dx");
+    expect_near(dw, expected.gradients[1], "dw");
+    expect_near(db, expected.gradients[2], "db");
+  });
+}
+
 TEST_P(Layers, RmsNorm) {
   for_each_case([&](const Case& c, bool add) {
     const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size;
@@ -36,8 +82,10 @@ TEST_P(Layers, RmsNorm) {
     const Buffer bx(x, dtype()), bw(w, dtype()), bdy(dy, dtype()), y(dy, dtype());
     const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
     const Gradient dx(expected.gradients[0], dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_);
-    rmsnorm_forward(bx.tensor(), bw.tensor(), 1e-3, y.tensor(), rstd.tensor());
-    rmsnorm_backward(bx.tensor(), bw.tensor(), rstd.tensor(), bdy.tensor(), dx.tensor(), add, dw.place());
+    const Norm norm{.eps = 1e-3};
+    norm_forward(norm, bx.tensor(), {bw.tensor(), {}}, y.tensor(), {rstd.tensor(), {}});
+    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, bdy.tensor(), dx.tensor(), add,
+                  {dw.place(), {}});
     expect_near(y.read(), expected.value, "y");
     expect_near(dx, expected.gradients[0], "dx");
     expect_near(dw, expected.gradients[1], "dw");
@@ -52,9 +100,10 @@ TEST_P(Layers, RmsNormInPlace) {
     const Derivative expected = rmsnorm(x, w, 1e-5, dy);
     const Buffer bx(x, dtype()), bw(w, dtype()), gradient(dy, dtype()), y(dy, dtype()), dw(w, dtype());
     const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
-    rmsnorm_forward(bx.tensor(), bw.tensor(), 1e-5, y.tensor(), rstd.tensor());
-    rmsnorm_backward(bx.tensor(), bw.tensor(), rstd.tensor(), gradient.tensor(), gradient.tensor(), false,
-                     {dw.tensor(), false});
+    const Norm norm{.eps = 1e-5};
+    norm_forward(norm, bx.tensor(), {bw.tensor(), {}}, y.tensor(), {rstd.tensor(), {}});
+    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, gradient.tensor(), gradient.tensor(),
+                  false, {{dw.tensor(), false}, {}});
     expect_near(gradient.read(), expected.gradients[0], "dx");
     expect_near(dw.read(), expected.gradients[1], "dw");
   });
@@ -65,7 +114,7 @@ TEST_P(Layers, Rope) {
     const std::int64_t N = c.inputs.shape.tokens(), heads = c.config.num_heads, D = c.config.head_dim;
     const Value x = normal({N, heads * D}), dy = normal({N, heads * D});
     const Derivative expected = rope(x, heads, D, c.config.rope.theta, c.inputs.positions, dy);
-    const RopeTable table = make_rope_table(c.config.max_positions, D, c.config.rope.theta);
+    const RopeTable table = make_rope_tables(c.config.max_positions, D, {c.config.rope.theta, {}}, "rope").table;
     const Buffer y(x, dtype()), dx(dy, dtype());
     rope_forward(y.tensor(), heads, D, c.inputs.positions.data(), table);
     rope_backward(dx.tensor(), heads, D, c.inputs.positions.data(), table);
@@ -75,21 +124,25 @@ TEST_P(Layers, Rope) {
 }
 
 TEST_P(Layers, Attention) {
-  for_each_case([&](const Case& c, bool) {
+  for_each_case([&](const Case& c, bool with_dropout) {
     const LlamaConfig& m = c.config;
-    const AttentionShape s{c.inputs.shape.batch, c.inputs.shape.sequence, m.num_heads, m.num_key_value_heads,
-                           m.head_dim};
+    const AttentionShape s{c.inputs.shape.batch, c.inputs.shape.sequence,
+                           m.num_heads,          m.num_key_value_heads,
+                           m.head_dim,           1 / std::sqrt(static_cast<double>(m.head_dim)),
+                           m.attention_soft_cap};
+    const std::vector<std::uint64_t> keys{seed_, seed_ + 1, seed_ + 2};
+    const kernels::Dropout dropout{with_dropout ? 0.25 : 0.0, keys.data(), 5};
     const std::int64_t N = s.B * s.T;
     const Value qkv = normal({N, s.qkv_width()}), dy = normal({N, s.H * s.D});
-    const Derivative expected = attention(s, qkv, c.inputs.starts, dy);
+    const Derivative expected = attention(s, dropout, qkv, c.inputs.starts, dy);
     const Buffer bqkv(qkv, dtype()), y(dy, dtype()), bdy(dy, dtype()), dqkv(qkv, dtype());
     const Buffer lse(Value{{s.B, s.H * s.T}, std::vector<double>(N * s.H)}, accumulator_of(dtype()));
     const std::int64_t bytes = attention_workspace_bytes(s, dtype(), 2);
     const Buffer scratch(bytes);
     const Tensor workspace(scratch.data(), DType::u8, {bytes});
-    attention_forward(s, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), workspace);
-    attention_backward(s, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), bdy.tensor(), dqkv.tensor(),
-                       workspace);
+    attention_forward(s, dropout, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), workspace);
+    attention_backward(s, dropout, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), bdy.tensor(),
+                       dqkv.tensor(), workspace);
     expect_near(y.read(), expected.value, "y");
     expect_near(dqkv.read(), expected.gradients[0], "dqkv");
   });
@@ -98,21 +151,23 @@ TEST_P(Layers, Attention) {
 TEST_P(Layers, Mlp) {
   for_each_case([&](const Case& c, bool add) {
     const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size, F = c.config.intermediate_size;
-    const Value x = normal({N, C}), gate_up = normal({2 * F, C}, 0.5), down = normal({C, F}, 0.5), dy = normal({N, C});
-    const Derivative expected = mlp(x, gate_up, down, dy);
-    const Buffer bx(x, dtype()), bdy(dy, dtype()), dx(x, dtype()), wide(normal({N, 2 * F}), dtype());
-    const Buffer weights(gate_up, dtype()), weights_down(down, dtype());
-    const Buffer activated(normal({N, F}), dtype()), dwide(normal({N, 2 * F}), dtype());
-    const Gradient y(expected.value, dtype(), true, random_);
-    const Gradient dgate_up(expected.gradients[1], dtype(), add, random_);
+    const MlpKind kind{c.config.activation, random_.below(2) == 0};
+    const std::int64_t width = kind.up_width(F);
+    const Value x = normal({N, C}), up = normal({width, C}, 0.5), down = normal({C, F}, 0.5), dy = normal({N, C});
+    const Derivative expected = mlp(kind, x, up, down, dy);
+    const Buffer bx(x, dtype()), bdy(dy, dtype()), dx(x, dtype()), wide(normal({N, width}), dtype());
+    const Buffer weights(up, dtype()), weights_down(down, dtype());
+    const Buffer activated(normal({N, F}), dtype()), dwide(normal({N, width}), dtype());
+    const Gradient y(expected.value, dtype(), add, random_);
+    const Gradient dup(expected.gradients[1], dtype(), add, random_);
     const Gradient ddown(expected.gradients[2], dtype(), add, random_);
-    const MlpWeights w{weights.tensor(), weights_down.tensor()};
-    mlp_forward(bx.tensor(), w, wide.tensor(), activated.tensor(), y.tensor());
-    mlp_backward(bx.tensor(), w, wide.tensor(), bdy.tensor(), activated.tensor(), dwide.tensor(), dx.tensor(),
-                 dgate_up.place(), ddown.place());
+    const MlpWeights w{{weights.tensor(), {}}, {weights_down.tensor(), {}}};
+    mlp_forward(kind, bx.tensor(), w, wide.tensor(), activated.tensor(), y.tensor(), add);
+    mlp_backward(kind, bx.tensor(), w, wide.tensor(), bdy.tensor(), activated.tensor(), dwide.tensor(), dx.tensor(),
+                 {{dup.place(), {}}, {ddown.place(), {}}});
     expect_near(y, expected.value, "y");
     expect_near(dx.read(), expected.gradients[0], "dx");
-    expect_near(dgate_up, expected.gradients[1], "dgate_up");
+    expect_near(dup, expected.gradients[1], "dup");
     expect_near(ddown, expected.gradients[2], "ddown");
   });
 }
@@ -136,11 +191,11 @@ TEST_P(Layers, Embedding) {
 TEST_P(Layers, LossHead) {
   for_each_case([&](const Case& c, bool add) {
     const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size, V = c.config.vocabulary;
-    const LossHeadShape shape{N, C, V, V + 3, c.config.loss_chunk_tokens};
+    const LossHeadShape shape{N, C, V, V + 3, c.config.loss_chunk_tokens, c.config.logit_soft_cap};
     const Value hidden = normal({N, C});
     Value weight = normal({V + 3, C}, 0.5);
     std::fill(weight.data.end() - 3 * C, weight.data.end(), 0.0);
-    const Derivative expected = loss_head(hidden, weight, V, c.inputs.labels, 0.25);
+    const Derivative expected = loss_head(hidden, weight, V, c.inputs.labels, shape.soft_cap, 0.25);
     const Buffer bhidden(hidden, dtype()), bweight(weight, dtype()), dhidden(hidden, dtype());
     const Gradient dweight(expected.gradients[1], dtype(), add, random_);
     MemoryLayout size;

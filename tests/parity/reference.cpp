@@ -4,19 +4,26 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string>
+
+#include "base/random.h"
 
 namespace trireme::parity {
 namespace {
@@ -53,18 +60,57 @@ at::Tensor project(const at::Tensor& x, const at::Tensor& w) {
   return at::matmul(x, w.t());
 }
 
-at::Tensor normalize(const at::Tensor& x, const at::Tensor& w, double eps) {
-  return x * at::rsqrt((x * x).mean(-1, true) + eps) * w.view({-1});
+at::Tensor normalize(const at::Tensor& x, const at::Tensor& w, double eps, bool one_plus = false) {
+  const at::Tensor weight = one_plus ? w.view({-1}) + 1 : w.view({-1});
+  return x * at::rsqrt((x * x).mean(-1, true) + eps) * weight;
 }
 
-// Cosines or sines [N, D/2], rounded to float as the model's table is.
+at::Tensor centre(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b, double eps) {
+  const at::Tensor moved = x - x.mean(-1, true);
+  return moved * at::rsqrt((moved * moved).mean(-1, true) + eps) * w.view({-1}) + b.view({-1});
+}
+
+at::Tensor cap(const at::Tensor& x, double limit) {
+  return limit > 0 ? at::tanh(x / limit) * limit : x;
+}
+
+at::Tensor activate(Activation activation, const at::Tensor& x) {
+  switch (activation) {
+    case Activation::silu: return at::silu(x);
+    case Activation::gelu_tanh: return at::gelu(x, "tanh");
+    case Activation::gelu: return at::gelu(x);
+    case Activation::relu: return at::relu(x);
+  }
+  return {};
+}
+
+// What dropout multiplies n elements of each sample by, [B, n]: as kernels.h says it, one element at a time.
+at::Tensor factors(const kernels::Dropout& dropout, std::int64_t B, std::int64_t n) {
+  Value result{{B, n}, {}};
+  for (std::int64_t b = 0; b < B; ++b) {
+    for (std::int64_t e = 0; e < n; ++e) {
+      const auto words =
+          random_block(dropout.keys[b], dropout.stream, static_cast<std::uint64_t>(e / 64 * 16 + e % 16));
+      const bool drop = words[e / 16 % 4] < dropout.probability * 4294967296.0;
+      result.data.push_back(drop ? 0 : 1 / (1 - dropout.probability));
+    }
+  }
+  return to_torch(result);
+}
+
+at::Tensor drop(const kernels::Dropout& dropout, std::int64_t B, const at::Tensor& x) {
+  return dropout.probability > 0 ? x * factors(dropout, B, x.numel() / B).view(x.sizes()) : x;
+}
+
+// Cosines or sines [N, D/2], rounded to float where the model's table is.
 at::Tensor angles(double (*function)(double), const std::vector<std::int32_t>& positions, std::int64_t D,
                   double theta) {
   Value table{{std::ssize(positions), D / 2}, {}};
   for (const std::int32_t position : positions) {
     for (std::int64_t i = 0; i < D / 2; ++i) {
-      const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(D));
-      table.data.push_back(static_cast<float>(function(position * frequency)));
+      const float exponent = static_cast<float>(2 * i) / static_cast<float>(D);
+      const float frequency = 1.0f / std::pow(static_cast<float>(theta), exponent);
+      table.data.push_back(static_cast<float>(function(static_cast<float>(position) * frequency)));
     }
   }
   return to_torch(table);
@@ -90,22 +136,31 @@ at::Tensor hidden_positions(const AttentionShape& s, const std::vector<std::int3
 }
 
 // qkv [B*T, (H+2K)*D] to [B*T, H*D].
-at::Tensor attend(const AttentionShape& s, const at::Tensor& qkv, const std::vector<std::int32_t>& starts) {
+at::Tensor attend(const AttentionShape& s, const kernels::Dropout& dropout, const at::Tensor& qkv,
+                  const std::vector<std::int32_t>& starts) {
   const auto heads = [&](std::int64_t first, std::int64_t count) {
     return qkv.narrow(1, first * s.D, count * s.D).view({s.B, s.T, count, s.D}).transpose(1, 2);
   };
   const at::Tensor q = heads(0, s.H);
   const at::Tensor k = at::repeat_interleave(heads(s.H, s.K), s.H / s.K, 1);
   const at::Tensor v = at::repeat_interleave(heads(s.H + s.K, s.K), s.H / s.K, 1);
-  const at::Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(s.D));
-  const at::Tensor weights = at::softmax(scores.masked_fill(hidden_positions(s, starts), -INFINITY), -1);
+  const at::Tensor scores = cap(at::matmul(q, k.transpose(2, 3)) * s.scale, s.soft_cap);
+  at::Tensor weights = at::softmax(scores.masked_fill(hidden_positions(s, starts), -INFINITY), -1);
+  if (dropout.probability > 0) {
+    const std::int64_t row = (s.T + 63) / 64 * 64;
+    weights = weights * factors(dropout, s.B, s.H * s.T * row).view({s.B, s.H, s.T, row}).narrow(3, 0, s.T);
+  }
   return at::matmul(weights, v).transpose(1, 2).reshape({s.B * s.T, s.H * s.D});
 }
 
-at::Tensor feed_forward(const at::Tensor& x, const at::Tensor& gate_up, const at::Tensor& down) {
-  const std::int64_t F = gate_up.size(0) / 2;
-  const at::Tensor gate = project(x, gate_up.narrow(0, 0, F)), up = project(x, gate_up.narrow(0, F, F));
-  return project(at::silu(gate) * up, down);
+// With the biases that there are; w [O, I].
+at::Tensor feed_forward(const MlpKind& kind, const at::Tensor& x, const at::Tensor& up, const at::Tensor& up_bias,
+                        const at::Tensor& down) {
+  at::Tensor wide = project(x, up);
+  if (up_bias.defined()) wide = wide + up_bias.view({-1});
+  if (!kind.gated) return project(activate(kind.activation, wide), down);
+  const std::int64_t F = up.size(0) / 2;
+  return project(activate(kind.activation, wide.narrow(1, 0, F)) * wide.narrow(1, F, F), down);
 }
 
 at::Tensor indices(const std::vector<std::int32_t>& values) {
@@ -123,25 +178,93 @@ at::Tensor cross_entropy(const at::Tensor& logits, const std::vector<std::int32_
   return (losses * wanted).sum();
 }
 
-at::Tensor run_block(const LlamaConfig& c, const Inputs& inputs, const at::Tensor& x, const at::Tensor* p) {
-  const AttentionShape s{inputs.shape.batch, inputs.shape.sequence, c.num_heads, c.num_key_value_heads, c.head_dim};
-  const std::int64_t rotated = (s.H + s.K) * s.D;
-  const at::Tensor qkv = project(normalize(x, p[0], c.rms_norm_eps), p[1]);
-  const at::Tensor turned =
-      rotate(qkv.narrow(1, 0, rotated).view({-1, s.H + s.K, s.D}), inputs.positions, c.rope.theta);
-  const at::Tensor whole = at::cat({turned.reshape({-1, rotated}), qkv.narrow(1, rotated, s.K * s.D)}, 1);
-  const at::Tensor residual = x + project(attend(s, whole, inputs.starts), p[2]);
-  return residual + feed_forward(normalize(residual, p[3], c.rms_norm_eps), p[4], p[5]);
+// What a query of the layer may see.
+std::vector<std::int32_t> windowed(const Inputs& inputs, std::int64_t window) {
+  std::vector<std::int32_t> starts = inputs.starts;
+  for (std::int64_t n = 0; window > 0 && n < std::ssize(starts); ++n) {
+    starts[n] = std::max<std::int32_t>(starts[n], static_cast<std::int32_t>(n % inputs.shape.sequence - window + 1));
+  }
+  return starts;
+}
+
+// A Llama's block, whose parameters p points to and passes.
+at::Tensor run_block(const LlamaConfig& c, std::int64_t layer, const Inputs& inputs, const at::Tensor& x,
+                     const at::Tensor*& p) {
+  const double scale = c.attention_scale > 0 ? c.attention_scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
+  const AttentionShape s{
+      inputs.shape.batch,  inputs.shape.sequence, c.num_heads, c.num_key_value_heads, c.head_dim, scale,
+      c.attention_soft_cap};
+  const auto norm = [&](const at::Tensor& input) {
+    return normalize(input, *p++, c.rms_norm_eps, c.one_plus_norm_weights);
+  };
+  const auto biased = [&](const at::Tensor& value, bool bias) { return bias ? value + (*p++).view({-1}) : value; };
+  const std::int64_t window = c.windows.empty() ? 0 : c.windows[layer];
+  const double theta = window > 0 && c.windowed_rope ? c.windowed_rope->theta : c.rope.theta;
+  const at::Tensor normed = norm(x);
+  const at::Tensor& matrix = *p++;
+  const at::Tensor qkv = biased(project(normed, matrix), c.qkv_bias);
+  const auto heads = [&](std::int64_t first, std::int64_t count) {
+    return qkv.narrow(1, first * s.D, count * s.D).view({-1, count, s.D});
+  };
+  at::Tensor q = heads(0, s.H), k = heads(s.H, s.K);
+  if (c.query_key_norms) q = norm(q), k = norm(k);
+  const at::Tensor turned = rotate(at::cat({q, k}, 1), inputs.positions, theta);
+  const at::Tensor whole =
+      at::cat({turned.reshape({-1, (s.H + s.K) * s.D}), qkv.narrow(1, (s.H + s.K) * s.D, s.K * s.D)}, 1);
+  at::Tensor branch = project(attend(s, {}, whole, windowed(inputs, window)), *p++);
+  branch = biased(branch, c.attention_output_bias);
+  if (c.post_norms) branch = norm(branch);
+  const at::Tensor residual = x + branch, between = norm(residual);
+  const at::Tensor& up = *p++;
+  const at::Tensor up_bias = c.mlp_bias ? *p++ : at::Tensor();
+  const at::Tensor& down = *p++;
+  branch = biased(feed_forward({c.activation, true}, between, up, up_bias, down), c.mlp_bias);
+  if (c.post_norms) branch = norm(branch);
+  return residual + branch;
 }
 
 at::Tensor run_logits(const LlamaConfig& c, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& matrix) {
-  return project(normalize(x, norm, c.rms_norm_eps), matrix.narrow(0, 0, c.vocabulary));
+  const at::Tensor normed = normalize(x, norm, c.rms_norm_eps, c.one_plus_norm_weights);
+  return cap(project(normed, matrix.narrow(0, 0, c.vocabulary)), c.logit_soft_cap);
 }
 
 at::Tensor run_body(const LlamaConfig& c, const Inputs& inputs, const Tensors& p) {
-  at::Tensor x = at::index_select(p[0], 0, indices(inputs.ids));
-  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) x = run_block(c, inputs, x, &p[1 + 6 * layer]);
-  return run_logits(c, x, p[1 + 6 * c.num_layers], c.tie_word_embeddings ? p[0] : p.back());
+  at::Tensor x = at::index_select(p[0], 0, indices(inputs.ids)) * c.embedding_scale;
+  const at::Tensor* next = &p[1];
+  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) x = run_block(c, layer, inputs, x, next);
+  return run_logits(c, x, *next, c.tie_word_embeddings ? p[0] : p.back());
+}
+
+// GPT-2 with its dropout, for a tied head. Its matrices are [I, O].
+at::Tensor run_gpt2(const Gpt2Config& c, const Inputs& inputs, const Tensors& p) {
+  const std::int64_t B = inputs.shape.batch;
+  const AttentionShape s{B, inputs.shape.sequence, c.num_heads, c.num_heads, c.hidden_size / c.num_heads};
+  const auto dropout = [&](double probability, const std::string& stream) {
+    return kernels::Dropout{probability, inputs.dropout_keys.data(), stream_id(stream)};
+  };
+  const at::Tensor* next = &p[2];
+  const auto norm = [&](const at::Tensor& x) {
+    const at::Tensor *w = next++, *b = next++;
+    return centre(x, *w, *b, c.layer_norm_eps);
+  };
+  const auto linear = [&](const at::Tensor& x) {
+    const at::Tensor *w = next++, *b = next++;
+    return at::matmul(x, *w) + b->view({-1});
+  };
+  at::Tensor x = at::index_select(p[0], 0, indices(inputs.ids)) + at::index_select(p[1], 0, indices(inputs.positions));
+  x = drop(dropout(c.embedding_dropout, "embed/dropout"), B, x);
+  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
+    const std::string name = "layers." + std::to_string(layer) + "/dropout/";
+    AttentionShape shape = s;
+    shape.scale = (c.scale_attention ? 1 / std::sqrt(static_cast<double>(s.D)) : 1) /
+                  (c.scale_attention_by_layer ? static_cast<double>(layer + 1) : 1);
+    const at::Tensor qkv = linear(norm(x));
+    const at::Tensor heads = attend(shape, dropout(c.attention_dropout, name + "attention"), qkv, inputs.starts);
+    x = x + drop(dropout(c.residual_dropout, name + "attention_output"), B, linear(heads));
+    const at::Tensor wide = linear(norm(x));
+    x = x + drop(dropout(c.residual_dropout, name + "mlp"), B, linear(activate(c.activation, wide)));
+  }
+  return project(norm(x), p[0].narrow(0, 0, c.vocabulary));
 }
 
 std::vector<Value> with(const Value& x, const std::vector<Value>& parameters) {
@@ -167,13 +290,22 @@ Derivative rope(const Value& x, std::int64_t heads, std::int64_t D, double theta
   });
 }
 
-Derivative attention(const AttentionShape& shape, const Value& qkv, const std::vector<std::int32_t>& starts,
-                     const Value& dy) {
-  return differentiate({qkv}, dy, [&](const Tensors& in) { return attend(shape, in[0], starts); });
+Derivative layernorm(const Value& x, const Value& w, const Value& b, double eps, const Value& dy) {
+  return differentiate({x, w, b}, dy, [&](const Tensors& in) { return centre(in[0], in[1], in[2], eps); });
 }
 
-Derivative mlp(const Value& x, const Value& gate_up, const Value& down, const Value& dy) {
-  return differentiate({x, gate_up, down}, dy, [](const Tensors& in) { return feed_forward(in[0], in[1], in[2]); });
+Derivative biased_linear(const Value& x, const Value& w, const Value& b, const Value& dy) {
+  return differentiate({x, w, b}, dy, [](const Tensors& in) { return at::matmul(in[0], in[1]) + in[2].view({-1}); });
+}
+
+Derivative attention(const AttentionShape& shape, const kernels::Dropout& dropout, const Value& qkv,
+                     const std::vector<std::int32_t>& starts, const Value& dy) {
+  return differentiate({qkv}, dy, [&](const Tensors& in) { return attend(shape, dropout, in[0], starts); });
+}
+
+Derivative mlp(const MlpKind& kind, const Value& x, const Value& up, const Value& down, const Value& dy) {
+  return differentiate({x, up, down}, dy,
+                       [&](const Tensors& in) { return feed_forward(kind, in[0], in[1], {}, in[2]); });
 }
 
 Derivative embedding(const std::vector<std::int32_t>& ids, const Value& w, const Value& dy) {
@@ -181,15 +313,18 @@ Derivative embedding(const std::vector<std::int32_t>& ids, const Value& w, const
 }
 
 Derivative loss_head(const Value& hidden, const Value& weight, std::int64_t V, const std::vector<std::int32_t>& labels,
-                     double dy) {
-  return differentiate({hidden, weight}, scalar(dy),
-                       [&](const Tensors& in) { return cross_entropy(project(in[0], in[1].narrow(0, 0, V)), labels); });
+                     double soft_cap, double dy) {
+  return differentiate({hidden, weight}, scalar(dy), [&](const Tensors& in) {
+    return cross_entropy(cap(project(in[0], in[1].narrow(0, 0, V)), soft_cap), labels);
+  });
 }
 
 Derivative block(const LlamaConfig& config, const Inputs& inputs, const Value& x, const std::vector<Value>& parameters,
                  const Value& dy) {
-  return differentiate(with(x, parameters), dy,
-                       [&](const Tensors& in) { return run_block(config, inputs, in[0], &in[1]); });
+  return differentiate(with(x, parameters), dy, [&](const Tensors& in) {
+    const at::Tensor* next = &in[1];
+    return run_block(config, 0, inputs, in[0], next);
+  });
 }
 
 Derivative head(const LlamaConfig& config, const Inputs& inputs, const Value& x, const std::vector<Value>& parameters,
@@ -202,6 +337,11 @@ Derivative head(const LlamaConfig& config, const Inputs& inputs, const Value& x,
 Derivative llama(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy) {
   return differentiate(parameters, scalar(dy),
                        [&](const Tensors& in) { return cross_entropy(run_body(config, inputs, in), inputs.labels); });
+}
+
+Derivative gpt2(const Gpt2Config& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy) {
+  return differentiate(parameters, scalar(dy),
+                       [&](const Tensors& in) { return cross_entropy(run_gpt2(config, inputs, in), inputs.labels); });
 }
 
 Value logits(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters,

@@ -71,6 +71,32 @@ Value Random::normal(std::vector<std::int64_t> sizes, DType dtype, double deviat
   return value;
 }
 
+namespace {
+
+// Half of the cases are plain Llamas; the others have what the families have, each at random, and sizes at which no
+// gradient is a difference of nearly equal numbers (a norm of two elements, one visible position).
+void random_family(LlamaConfig& c, BatchShape& shape, Random& random) {
+  if (random.below(2) == 0) return;
+  c.hidden_size = random.one_of<std::int64_t>({35, 63});
+  c.intermediate_size = random.one_of<std::int64_t>({45, 70});
+  c.head_dim = random.one_of<std::int64_t>({8, 34, 64});
+  shape.sequence = std::max<std::int64_t>(shape.sequence, 7);
+  const auto coin = [&random] { return random.below(2) == 0; };
+  c.activation = random.one_of({Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::relu});
+  c.qkv_bias = coin(), c.attention_output_bias = coin(), c.mlp_bias = coin();
+  c.query_key_norms = coin(), c.one_plus_norm_weights = coin(), c.post_norms = coin();
+  if (coin()) c.embedding_scale = 1.5;
+  if (coin()) c.attention_scale = 0.3;
+  if (coin()) c.attention_soft_cap = 1.25;
+  if (coin()) c.logit_soft_cap = 2.5;
+  for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
+    c.windows.push_back(random.one_of<std::int64_t>({0, 5, 40, 500}));
+  }
+  if (coin()) c.windowed_rope = Rope{50.0, {}};
+}
+
+}  // namespace
+
 Case random_case(Random& random) {
   Case c;
   LlamaConfig& config = c.config;
@@ -88,6 +114,7 @@ Case random_case(Random& random) {
   config.rope.theta = random.one_of({100.0, 10000.0});
   config.tie_word_embeddings = random.below(2) == 0;
   config.loss_chunk_tokens = random.one_of<std::int64_t>({1, 32, 50, 1024});
+  random_family(config, shape, random);
   const bool documents = random.below(2) == 0;
   const std::int64_t first_position = random.below(2) * random.below(70);
   for (std::int64_t b = 0; b < shape.batch; ++b) {
@@ -111,6 +138,11 @@ std::string to_string(const Case& c) {
   add("B=", c.inputs.shape.batch), add(" T=", c.inputs.shape.sequence), add(" C=", m.hidden_size);
   add(" H=", m.num_heads), add(" K=", m.num_key_value_heads), add(" D=", m.head_dim), add(" F=", m.intermediate_size);
   add(" V=", m.vocabulary), add(" L=", m.num_layers), add(" chunk=", m.loss_chunk_tokens);
+  add(" activation=", static_cast<int>(m.activation)),
+      add(" biases=", m.qkv_bias + 2 * m.attention_output_bias + 4 * m.mlp_bias);
+  add(" norms=", m.query_key_norms + 2 * m.one_plus_norm_weights + 4 * m.post_norms);
+  add(" caps=", (m.attention_soft_cap > 0) + 2 * (m.logit_soft_cap > 0));
+  for (const std::int64_t window : m.windows) add(" window=", window);
   add(" tied=", m.tie_word_embeddings), add(" first position=", c.inputs.positions[0]);
   add(" last start=", c.inputs.starts.back());
   return text;

@@ -54,7 +54,7 @@ struct Case {
   Inputs inputs;
 };
 // Odd sizes: T of 1, 7, 33, 129; B of 1 .. 3; H/K of 1 .. 3; D of 2 .. 64; with and without document borders, ignored
-// labels and positions that do not start at 0.
+// labels and positions that do not start at 0; half of them with options of other families.
 Case random_case(Random& random);
 std::string to_string(const Case& c);
 

@@ -4,17 +4,18 @@
 // sums.
 //
 // Workspace of a thread: scores and their gradients [rows, T] in Acc, the same in T for the products to read, a block
-// of head outputs [rows, D], and the key and value gradients [T, D], all in Acc.
+// of head outputs [rows, D], the key and value gradients [T, D] and a row of dropout's factors, all in Acc.
 #include "kernels/cpu/attention_workspace.h"
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/random.h"
 #include "kernels/cpu/softmax.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {
 
-struct Shape {
-  int64_t T, H, K, D;
-  int64_t stride() const { return (H + 2 * K) * D; }
+// The shape, and the row of qkv.
+struct Shape : AttentionShape {
+  int64_t stride() const { return qkv_width(); }
 };
 
 // Query rows [begin, end) of a sequence and the keys [first_key, end) that they may see.
@@ -33,7 +34,7 @@ TRIREME_INLINE Rows rows_of_block(int64_t block, const Shape& s, const int32_t* 
 
 template <class T>
 struct Scratch {
-  Acc<T>*scores, *gradients, *head, *dk, *dv;
+  Acc<T>*scores, *gradients, *head, *dk, *dv, *factors;
   T *weights, *weight_gradients;
 };
 
@@ -41,10 +42,10 @@ template <class T>
 TRIREME_INLINE Scratch<T> scratch_of_thread(void* workspace, const Shape& s) {
   const AttentionWorkspace layout(s.T, s.D, sizeof(T));
   char* base = static_cast<char*>(workspace) + omp_get_thread_num() * layout.bytes;
-  return {reinterpret_cast<Acc<T>*>(base + layout.scores),     reinterpret_cast<Acc<T>*>(base + layout.gradients),
-          reinterpret_cast<Acc<T>*>(base + layout.head),       reinterpret_cast<Acc<T>*>(base + layout.dk),
-          reinterpret_cast<Acc<T>*>(base + layout.dv),         reinterpret_cast<T*>(base + layout.weights),
-          reinterpret_cast<T*>(base + layout.weight_gradients)};
+  return {reinterpret_cast<Acc<T>*>(base + layout.scores), reinterpret_cast<Acc<T>*>(base + layout.gradients),
+          reinterpret_cast<Acc<T>*>(base + layout.head),   reinterpret_cast<Acc<T>*>(base + layout.dk),
+          reinterpret_cast<Acc<T>*>(base + layout.dv),     reinterpret_cast<Acc<T>*>(base + layout.factors),
+          reinterpret_cast<T*>(base + layout.weights),     reinterpret_cast<T*>(base + layout.weight_gradients)};
 }
 
 // step(task) for 0 .. tasks-1. Which thread takes which does not matter: tasks share no sums.
@@ -83,9 +84,39 @@ TRIREME_INLINE void clear_outside(T* row, const Window& w, int64_t columns) {
   if (w.last < columns) memset(static_cast<void*>(row + w.last), 0, (columns - w.last) * sizeof(T));
 }
 
-// weights = exp(scale * scores - largest) on the columns that the row may see, zero elsewhere.
+// scores become cap * tanh(scale * score / cap) on the whole vectors around the columns that the row may see.
+template <class S>
+TRIREME_INLINE void cap_scores(S* scores, const Window& w, S scale, S cap) {
+  const auto inner = splat(scale / cap), caps = splat(cap);
+  for (int64_t j = w.first; j < w.last; j += Vector<S>::kLanes) {
+    store(scores + j, caps * tangent(load(scores + j) * inner));
+  }
+}
+
+// What dropout multiplies the weights of one head and one query row by.
 template <class T>
-TRIREME_INLINE Softmax<Acc<T>> softmax_row(Acc<T>* scores, const Window& w, int64_t columns, Acc<T> scale, T* weights) {
+struct DropoutRow {
+  const DropoutRule<Acc<T>>* rule;  // nullptr: nothing is dropped
+  int64_t row;                      // h * T + t
+  int64_t keys;                     // T rounded up to groups
+  Acc<T>* memory;
+
+  // factors[j] for the columns of the window, where column 0 is position first_key.
+  TRIREME_INLINE const Acc<T>* fill(int64_t first_key, const Window& w) const {
+    if (rule == nullptr) return nullptr;
+    const int64_t begin = (first_key + w.first) / kDropoutGroup, end = (first_key + w.last - 1) / kDropoutGroup + 1;
+    for (int64_t group = begin; group < end; ++group) {
+      dropout_group(*rule, row * (keys / kDropoutGroup) + group, memory + (group - begin) * kDropoutGroup);
+    }
+    return memory + first_key - begin * kDropoutGroup;
+  }
+};
+
+// weights = exp(scale * scores - largest) on the columns that the row may see, times factors, zero elsewhere. The sum
+// is that of the weights before factors.
+template <bool kDropped, class T>
+TRIREME_INLINE Softmax<Acc<T>> softmax_row(Acc<T>* scores, const Window& w, int64_t columns, Acc<T> scale, T* weights,
+                                           const Acc<T>* factors) {
   constexpr int64_t kLanes = kLanesOf<T>;
   mask(scores, w);
   auto largest = load(scores + w.first);
@@ -97,24 +128,37 @@ TRIREME_INLINE Softmax<Acc<T>> softmax_row(Acc<T>* scores, const Window& w, int6
   for (int64_t j = w.first; j < w.last; j += kLanes) {
     const auto weight = exponential(multiply_add(load(scores + j), scales, shift));
     sum = sum + weight;
-    store(weights + j, weight);
+    if constexpr (kDropped) {
+      store(weights + j, weight * load(factors + j));
+    } else {
+      store(weights + j, weight);
+    }
   }
   clear_outside(weights, w, columns);
   return {top, sum_of_lanes(sum)};
 }
 
 template <class T>
-void forward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
-                   const int32_t* starts, T* out, Acc<T>* lse, const Scratch<T>& scratch) {
+void forward_block(const Shape& s, const Rows& r, const T* q, const T* k, const T* v, const int32_t* starts,
+                   DropoutRow<T> dropout, T* out, Acc<T>* lse, const Scratch<T>& scratch) {
   const int64_t keys = r.keys(), row_stride = attention_row_stride(keys);
   gemm_unrounded(false, true, r.count(), keys, s.D, q + r.begin * s.stride(), s.stride(), k + r.first_key * s.stride(),
                  s.stride(), scratch.scores, row_stride, false);
+  const bool capped = s.soft_cap > 0;
+  const auto scale = static_cast<Acc<T>>(s.scale);
   Acc<T> inverse[kAttentionMaxRows];
   for (int64_t i = 0; i < r.count(); ++i) {
     const int64_t t = r.begin + i;
     const Window window = window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key);
-    const Softmax<Acc<T>> softmax =
-        softmax_row(scratch.scores + i * row_stride, window, keys, scale, scratch.weights + i * row_stride);
+    Acc<T>* scores = scratch.scores + i * row_stride;
+    T* weights = scratch.weights + i * row_stride;
+    if (capped) cap_scores(scores, window, scale, static_cast<Acc<T>>(s.soft_cap));
+    const Acc<T> left = capped ? 1 : scale;
+    const Acc<T>* factors = dropout.fill(r.first_key, window);
+    ++dropout.row;
+    const Softmax<Acc<T>> softmax = factors == nullptr
+                                        ? softmax_row<false>(scores, window, keys, left, weights, factors)
+                                        : softmax_row<true>(scores, window, keys, left, weights, factors);
     inverse[i] = 1 / softmax.sum;
     lse[t] = softmax.largest + static_cast<Acc<T>>(::log(static_cast<double>(softmax.sum)));
   }
@@ -129,19 +173,34 @@ void forward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, cons
 }
 
 // Turns scores into weights p = exp(scale * score - lse) and their gradients into scale * p * (gradient - delta), where
-// delta = sum over d of dout * out.
-template <class T>
+// delta = sum over d of dout * out. Under dropout the value saw p * factor, whose gradient is the one given. Capped:
+// scores have been scaled and capped, scale comes from within the cap.
+template <bool kCapped, bool kDropped, class T>
 TRIREME_INLINE void backward_row(Acc<T>* scores, const Acc<T>* gradients, const Window& w, int64_t columns,
-                                 Acc<T> scale, Acc<T> lse, Acc<T> delta, T* weights, T* weight_gradients) {
+                                 Acc<T> scale, Acc<T> inverse_cap, Acc<T> lse, Acc<T> delta, const Acc<T>* factors,
+                                 T* weights, T* weight_gradients) {
   constexpr int64_t kLanes = kLanesOf<T>;
   mask(scores, w);
   const auto scales = splat(scale);
   const auto shift = splat(-lse);
   const auto deltas = splat(delta);
   for (int64_t j = w.first; j < w.last; j += kLanes) {
-    const auto p = exponential(multiply_add(load(scores + j), scales, shift));
-    store(weights + j, p);
-    store(weight_gradients + j, p * (load(gradients + j) - deltas) * scales);
+    const auto score = load(scores + j);
+    const auto p = exponential(kCapped ? score + shift : multiply_add(score, scales, shift));
+    auto gradient = load(gradients + j);
+    if constexpr (kDropped) {
+      const auto factor = load(factors + j);
+      store(weights + j, p * factor);
+      gradient = gradient * factor;
+    } else {
+      store(weights + j, p);
+    }
+    gradient = p * (gradient - deltas) * scales;
+    if constexpr (kCapped) {
+      const auto tangent = score * splat(inverse_cap);
+      gradient = gradient * larger(splat(Acc<T>{1}) - tangent * tangent, splat(Acc<T>{0}));  // masked ones: not -inf
+    }
+    store(weight_gradients + j, gradient);
   }
   clear_outside(weights, w, columns);
   clear_outside(weight_gradients, w, columns);
@@ -156,13 +215,14 @@ void store_rows(int64_t rows, int64_t D, const Acc<T>* from, T* to, int64_t stri
 }
 
 template <class T>
-void backward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, const T* k, const T* v,
-                    const int32_t* starts, const T* out, const Acc<T>* lse, const T* dout, T* dq,
+void backward_block(const Shape& s, const Rows& r, const T* q, const T* k, const T* v, const int32_t* starts,
+                    DropoutRow<T> dropout, const T* out, const Acc<T>* lse, const T* dout, T* dq,
                     const Scratch<T>& scratch) {
   const int64_t keys = r.keys(), row_stride = attention_row_stride(keys), stride = s.stride(), width = s.H * s.D;
   const T* block_q = q + r.begin * stride;
   const T* block_k = k + r.first_key * stride;
   const T* block_dout = dout + r.begin * width;
+  const auto scale = static_cast<Acc<T>>(s.scale);
   gemm_unrounded(false, true, r.count(), keys, s.D, block_q, stride, block_k, stride, scratch.scores, row_stride,
                  false);
   gemm_unrounded(false, true, r.count(), keys, s.D, block_dout, width, v + r.first_key * stride, stride,
@@ -173,9 +233,15 @@ void backward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, con
     for_each_vector<kLanesOf<T>>(s.D, [&](int64_t d, auto lanes) {
       products = multiply_add(load(out + t * width + d, lanes), load(dout + t * width + d, lanes), products);
     });
-    backward_row(scratch.scores + row, scratch.gradients + row,
-                 window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key), keys, scale, lse[t],
-                 sum_of_lanes(products), scratch.weights + row, scratch.weight_gradients + row);
+    const Window window = window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key);
+    const Acc<T>* factors = dropout.fill(r.first_key, window);
+    ++dropout.row;
+    if (s.soft_cap > 0) cap_scores(scratch.scores + row, window, scale, static_cast<Acc<T>>(s.soft_cap));
+    const auto turn = s.soft_cap > 0
+                          ? (factors != nullptr ? backward_row<true, true, T> : backward_row<true, false, T>)
+                          : (factors != nullptr ? backward_row<false, true, T> : backward_row<false, false, T>);
+    turn(scratch.scores + row, scratch.gradients + row, window, keys, scale, static_cast<Acc<T>>(1 / s.soft_cap),
+         lse[t], sum_of_lanes(products), factors, scratch.weights + row, scratch.weight_gradients + row);
   }
   const T* weights = scratch.weights;
   const T* weight_gradients = scratch.weight_gradients;
@@ -188,56 +254,82 @@ void backward_block(const Shape& s, const Rows& r, Acc<T> scale, const T* q, con
                  scratch.dv + r.first_key * s.D, s.D, true);
 }
 
+// The dropout of sequence b's head h, from query row 0 on.
+template <class T>
+TRIREME_INLINE DropoutRow<T> dropout_row(const Shape& s, const DropoutRule<Acc<T>>* rule, int64_t h,
+                                         const Scratch<T>& scratch) {
+  return {rule, h * s.T, (s.T + kDropoutGroup - 1) / kDropoutGroup * kDropoutGroup, scratch.factors};
+}
+
+// Calls step(nullptr), or step(the rule for sequence b).
+template <class T, class Step>
+TRIREME_INLINE void with_rule(const Dropout& dropout, int64_t b, Step step) {
+  if (dropout.probability == 0 || dropout.keys == nullptr) return step(static_cast<DropoutRule<Acc<T>>*>(nullptr));
+  DropoutRule<Acc<T>> rule(dropout, b);
+  step(&rule);
+}
+
 }  // namespace
 
 template <class T>
-void attention_forward(int64_t B, int64_t T_, int64_t H, int64_t K, int64_t D, double scale, const T* qkv,
-                       const int32_t* starts, T* out, Acc<T>* lse, void* workspace) {
-  const Shape s{T_, H, K, D};
-  const int64_t rows = attention_block_rows(T_), blocks = (T_ + rows - 1) / rows;
-  parallel_tasks(B * H * blocks, [=](int64_t task) {
+void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const int32_t* starts, T* out,
+                       Acc<T>* lse, void* workspace) {
+  const Shape s{shape};
+  const Dropout drop = dropout;
+  const int64_t rows = attention_block_rows(s.T), blocks = (s.T + rows - 1) / rows;
+  parallel_tasks(s.B * s.H * blocks, [=](int64_t task) {
     const int64_t block = blocks - 1 - task % blocks;  // the longest first
-    const int64_t h = task / blocks % H, b = task / blocks / H;
-    const T* sequence = qkv + b * T_ * s.stride();
-    const int64_t kv = H + h / (H / K);
-    forward_block(s, rows_of_block(block, s, starts + b * T_), static_cast<Acc<T>>(scale), sequence + h * D,
-                  sequence + kv * D, sequence + (kv + K) * D, starts + b * T_, out + (b * T_ * H + h) * D,
-                  lse + (b * H + h) * T_, scratch_of_thread<T>(workspace, s));
+    const int64_t h = task / blocks % s.H, b = task / blocks / s.H;
+    const T* sequence = qkv + b * s.T * s.stride();
+    const int64_t kv = s.H + h / (s.H / s.K);
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    with_rule<T>(drop, b, [&](const DropoutRule<Acc<T>>* rule) {
+      const Rows r = rows_of_block(block, s, starts + b * s.T);
+      DropoutRow<T> dropped = dropout_row<T>(s, rule, h, scratch);
+      dropped.row += r.begin;
+      forward_block(s, r, sequence + h * s.D, sequence + kv * s.D, sequence + (kv + s.K) * s.D, starts + b * s.T,
+                    dropped, out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T, scratch);
+    });
   });
 }
 
 template <class T>
-void attention_backward(int64_t B, int64_t T_, int64_t H, int64_t K, int64_t D, double scale, const T* qkv,
-                        const int32_t* starts, const T* out, const Acc<T>* lse, const T* dout, T* dqkv,
-                        void* workspace) {
-  const Shape s{T_, H, K, D};
-  const int64_t rows = attention_block_rows(T_), blocks = (T_ + rows - 1) / rows;
+void attention_backward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const int32_t* starts,
+                        const T* out, const Acc<T>* lse, const T* dout, T* dqkv, void* workspace) {
+  const Shape s{shape};
+  const Dropout drop = dropout;
+  const int64_t rows = attention_block_rows(s.T), blocks = (s.T + rows - 1) / rows;
   // One task a key/value head: the heads that share it add to its gradients in a fixed order.
-  parallel_tasks(B * K, [=](int64_t task) {
-    const int64_t b = task / K, kv = task % K;
-    const T* sequence = qkv + b * T_ * s.stride();
-    T* dsequence = dqkv + b * T_ * s.stride();
+  parallel_tasks(s.B * s.K, [=](int64_t task) {
+    const int64_t b = task / s.K, kv = task % s.K, shared = s.H / s.K;
+    const T* sequence = qkv + b * s.T * s.stride();
+    T* dsequence = dqkv + b * s.T * s.stride();
     const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
-    memset(scratch.dk, 0, T_ * D * sizeof(Acc<T>));
-    memset(scratch.dv, 0, T_ * D * sizeof(Acc<T>));
-    for (int64_t h = kv * (H / K); h < (kv + 1) * (H / K); ++h) {
-      const int64_t head = (b * T_ * H + h) * D;
-      for (int64_t block = 0; block < blocks; ++block) {
-        backward_block(s, rows_of_block(block, s, starts + b * T_), static_cast<Acc<T>>(scale), sequence + h * D,
-                       sequence + (H + kv) * D, sequence + (H + K + kv) * D, starts + b * T_, out + head,
-                       lse + (b * H + h) * T_, dout + head, dsequence + h * D, scratch);
+    memset(scratch.dk, 0, s.T * s.D * sizeof(Acc<T>));
+    memset(scratch.dv, 0, s.T * s.D * sizeof(Acc<T>));
+    with_rule<T>(drop, b, [&](const DropoutRule<Acc<T>>* rule) {
+      for (int64_t h = kv * shared; h < (kv + 1) * shared; ++h) {
+        const int64_t head = (b * s.T * s.H + h) * s.D;
+        for (int64_t block = 0; block < blocks; ++block) {
+          const Rows r = rows_of_block(block, s, starts + b * s.T);
+          DropoutRow<T> dropped = dropout_row<T>(s, rule, h, scratch);
+          dropped.row += r.begin;
+          backward_block(s, r, sequence + h * s.D, sequence + (s.H + kv) * s.D, sequence + (s.H + s.K + kv) * s.D,
+                         starts + b * s.T, dropped, out + head, lse + (b * s.H + h) * s.T, dout + head,
+                         dsequence + h * s.D, scratch);
+        }
       }
-    }
-    store_rows<T>(T_, D, scratch.dk, dsequence + (H + kv) * D, s.stride());
-    store_rows<T>(T_, D, scratch.dv, dsequence + (H + K + kv) * D, s.stride());
+    });
+    store_rows<T>(s.T, s.D, scratch.dk, dsequence + (s.H + kv) * s.D, s.stride());
+    store_rows<T>(s.T, s.D, scratch.dv, dsequence + (s.H + s.K + kv) * s.D, s.stride());
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                                         \
-  template void attention_forward(int64_t, int64_t, int64_t, int64_t, int64_t, double, const T*, const int32_t*, T*, \
-                                  Acc<T>*, void*);                                                                   \
-  template void attention_backward(int64_t, int64_t, int64_t, int64_t, int64_t, double, const T*, const int32_t*,    \
-                                   const T*, const Acc<T>*, const T*, T*, void*);
+#define TRIREME_INSTANCES(T)                                                                                    \
+  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const int32_t*, T*, Acc<T>*, \
+                                  void*);                                                                       \
+  template void attention_backward(const AttentionShape&, const Dropout&, const T*, const int32_t*, const T*,   \
+                                   const Acc<T>*, const T*, T*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(double)

@@ -17,9 +17,14 @@ constexpr std::int64_t attention_row_stride(std::int64_t keys) {
   return (keys + 15) / 16 * 16;
 }
 
+// Elements of a row of dropout's factors: whole groups of 64 around up to T keys that begin anywhere.
+constexpr std::int64_t attention_dropout_row(std::int64_t T) {
+  return (T + 63) / 64 * 64 + 128;
+}
+
 // Byte offsets of one thread's part, each a multiple of 64.
 struct AttentionWorkspace {
-  std::int64_t scores, gradients, weights, weight_gradients, head, dk, dv, bytes;
+  std::int64_t scores, gradients, weights, weight_gradients, head, dk, dv, factors, bytes;
 
   constexpr AttentionWorkspace(std::int64_t T, std::int64_t D, std::int64_t element_bytes) {
     const std::int64_t accumulator_bytes = element_bytes == 8 ? 8 : 4;
@@ -37,6 +42,7 @@ struct AttentionWorkspace {
     head = next(rows * D * accumulator_bytes);
     dk = next(T * D * accumulator_bytes);
     dv = next(T * D * accumulator_bytes);
+    factors = next(attention_dropout_row(T) * accumulator_bytes);
     bytes = next(0);
   }
 };

@@ -20,16 +20,29 @@ TRIREME_INLINE double loss_of(const Softmax<Acc<T>>& softmax, const T* label) {
   return ::log(static_cast<double>(softmax.sum)) + (static_cast<double>(softmax.largest) - logit);
 }
 
-template <class T>
+// d(capped) / d(uncapped), from capped = cap * tanh(uncapped / cap).
+template <class S>
+TRIREME_INLINE Vector<S> slope_of_cap(Vector<S> capped, Vector<S> inverse_cap) {
+  const auto tangent = capped * inverse_cap, one = splat(S{1});
+  return one - tangent * tangent;
+}
+
+template <bool kCapped, class T>
 TRIREME_INLINE void write_gradient(int64_t V, int64_t stride, T* logits, const Softmax<Acc<T>>& softmax, int64_t label,
-                                   Acc<T> scale) {
-  const Acc<T> logit = first_of(logits + label);
+                                   Acc<T> scale, Acc<T> inverse_cap) {
+  const auto logit = splat(first_of(logits + label));
   const auto top = splat(softmax.largest);
   const auto factor = splat(scale / softmax.sum);
-  for_each_vector<kLanesOf<T>>(
-      V, [=](int64_t v, auto lanes) { store(logits + v, exponential(load(logits + v, lanes) - top) * factor, lanes); });
-  const auto right = exponential(splat(logit) - top) / splat(softmax.sum) - splat(Acc<T>{1});
-  store(logits + label, right * splat(scale), SomeLanes{1});
+  const auto inverse = splat(inverse_cap);
+  for_each_vector<kLanesOf<T>>(V, [=](int64_t v, auto lanes) {
+    const auto value = load(logits + v, lanes);
+    auto gradient = exponential(value - top) * factor;
+    if constexpr (kCapped) gradient = gradient * slope_of_cap(value, inverse);
+    store(logits + v, gradient, lanes);
+  });
+  auto right = (exponential(logit - top) / splat(softmax.sum) - splat(Acc<T>{1})) * splat(scale);
+  if constexpr (kCapped) right = right * slope_of_cap(logit, inverse);
+  store(logits + label, right, SomeLanes{1});
   memset(static_cast<void*>(logits + V), 0, (stride - V) * sizeof(T));
 }
 
@@ -52,7 +65,8 @@ TRIREME_INLINE double sum_of_losses(int64_t N, int64_t stride, RowLoss row_loss)
 }  // namespace
 
 template <class T>
-double cross_entropy(int64_t N, int64_t V, int64_t stride, T* logits, const int32_t* labels, double grad_scale) {
+double cross_entropy(int64_t N, int64_t V, int64_t stride, double soft_cap, T* logits, const int32_t* labels,
+                     double grad_scale) {
   return sum_of_losses(N, stride, [=](int64_t n) {
     T* row = logits + n * stride;
     if (labels[n] < 0) {
@@ -61,7 +75,12 @@ double cross_entropy(int64_t N, int64_t V, int64_t stride, T* logits, const int3
     }
     const Softmax<Acc<T>> softmax = softmax_of(V, row);
     const double loss = loss_of(softmax, row + labels[n]);
-    write_gradient(V, stride, row, softmax, labels[n], static_cast<Acc<T>>(grad_scale));
+    const auto scale = static_cast<Acc<T>>(grad_scale);
+    if (soft_cap > 0) {
+      write_gradient<true>(V, stride, row, softmax, labels[n], scale, static_cast<Acc<T>>(1 / soft_cap));
+    } else {
+      write_gradient<false>(V, stride, row, softmax, labels[n], scale, Acc<T>{0});
+    }
     return loss;
   });
 }
@@ -74,8 +93,8 @@ double cross_entropy_loss(int64_t N, int64_t V, int64_t stride, const T* logits,
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                            \
-  template double cross_entropy(int64_t, int64_t, int64_t, T*, const int32_t*, double); \
+#define TRIREME_INSTANCES(T)                                                                    \
+  template double cross_entropy(int64_t, int64_t, int64_t, double, T*, const int32_t*, double); \
   template double cross_entropy_loss(int64_t, int64_t, int64_t, const T*, const int32_t*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -1,4 +1,4 @@
-// add, accumulate and the casts.
+// add, scale, soft_cap, accumulate and the casts.
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/vector.h"
 
@@ -17,6 +17,29 @@ void add(int64_t n, const T* a, const T* b, T* out) {
       i += begin;
       store(out + i, load(a + i, lanes) + load(b + i, lanes), lanes);
     });
+  });
+}
+
+template <class T>
+void scale(int64_t n, double factor, T* x) {
+  const auto factors = splat(static_cast<Acc<T>>(factor));
+  parallel_elements(n, [=](int64_t begin, int64_t end) {
+    for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
+      i += begin;
+      store(x + i, load(x + i, lanes) * factors, lanes);
+    });
+  });
+}
+
+template <class T>
+void soft_cap(int64_t N, int64_t V, int64_t stride, double cap, T* x) {
+  const auto caps = splat(static_cast<Acc<T>>(cap));
+  parallel_ranges(N, N * V, [=](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      T* row = x + n * stride;
+      for_each_vector<kLanesOf<T>>(
+          V, [=](int64_t v, auto lanes) { store(row + v, caps * tangent(load(row + v, lanes) / caps), lanes); });
+    }
   });
 }
 
@@ -63,10 +86,12 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   }
 }
 
-#define TRIREME_INSTANCES(T)                                 \
-  template void add(int64_t, const T*, const T*, T*);        \
-  template void accumulate(int64_t, const T*, float*, bool); \
-  template void cast_from_float(int64_t, const float*, T*);  \
+#define TRIREME_INSTANCES(T)                                     \
+  template void add(int64_t, const T*, const T*, T*);            \
+  template void scale(int64_t, double, T*);                      \
+  template void soft_cap(int64_t, int64_t, int64_t, double, T*); \
+  template void accumulate(int64_t, const T*, float*, bool);     \
+  template void cast_from_float(int64_t, const float*, T*);      \
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -6,36 +6,56 @@
 namespace trireme::kernels::TRIREME_LEVEL {
 
 template <class T>
-void rmsnorm_forward(std::int64_t N, std::int64_t C, const T* x, const T* w, double eps, T* y,
+void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps, T* y,
                      typename AccumulatorOf<T>::type* rstd);
 template <class T>
-void rmsnorm_backward(std::int64_t N, std::int64_t C, const T* x, const T* w,
-                      const typename AccumulatorOf<T>::type* rstd, const T* dy, T* dx, bool add_dx, T* dw, bool add_dw);
+void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd,
+                      const T* dy, T* dx, bool add_dx, T* dw, bool add_dw);
+template <class T>
+void layernorm_forward(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, double eps, T* y,
+                       typename AccumulatorOf<T>::type* mean, typename AccumulatorOf<T>::type* rstd);
+template <class T>
+void layernorm_backward(std::int64_t N, std::int64_t C, const T* x, const T* w,
+                        const typename AccumulatorOf<T>::type* mean, const typename AccumulatorOf<T>::type* rstd,
+                        const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db);
 template <class T>
 void rope(std::int64_t N, std::int64_t heads, std::int64_t D, std::int64_t row_stride, T* x,
           const std::int32_t* positions, const float* cos_sin, int sign);
 template <class T>
-void swiglu_forward(std::int64_t N, std::int64_t F, const T* gate_up, T* y);
+void glu_forward(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, T* y);
 template <class T>
-void swiglu_backward(std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up);
+void glu_backward(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up);
+template <class T>
+void activation_forward(Activation activation, std::int64_t n, const T* x, T* y);
+template <class T>
+void activation_backward(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx);
+template <class T>
+void bias_forward(std::int64_t N, std::int64_t C, const T* b, T* y, bool add);
+template <class T>
+void bias_backward(std::int64_t N, std::int64_t C, const T* dy, T* db, bool add);
+template <class T>
+void scale(std::int64_t n, double factor, T* x);
+template <class T>
+void soft_cap(std::int64_t N, std::int64_t V, std::int64_t stride, double cap, T* x);
+template <class T>
+void dropout(std::int64_t B, std::int64_t n, const Dropout& dropout, const T* x, T* y);
 template <class T>
 void add(std::int64_t n, const T* a, const T* b, T* out);
 template <class T>
-void attention_forward(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D, double scale,
-                       const T* qkv, const std::int32_t* starts, T* out, typename AccumulatorOf<T>::type* lse,
-                       void* workspace);
+void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
+                       T* out, typename AccumulatorOf<T>::type* lse, void* workspace);
 template <class T>
-void attention_backward(std::int64_t B, std::int64_t T_, std::int64_t H, std::int64_t K, std::int64_t D, double scale,
-                        const T* qkv, const std::int32_t* starts, const T* out,
-                        const typename AccumulatorOf<T>::type* lse, const T* dout, T* dqkv, void* workspace);
+void attention_backward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
+                        const T* out, const typename AccumulatorOf<T>::type* lse, const T* dout, T* dqkv,
+                        void* workspace);
 template <class T>
 void embedding_forward(std::int64_t N, std::int64_t C, const std::int32_t* ids, const T* w, T* y);
 template <class T>
 void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
                         bool add, void* workspace);
 template <class T>
-double cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, T* logits, const std::int32_t* labels,
-                     double grad_scale);
+double cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
+                     const std::int32_t* labels, double grad_scale);
 template <class T>
 double cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
                           const std::int32_t* labels);

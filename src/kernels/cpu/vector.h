@@ -164,6 +164,44 @@ TRIREME_INLINE Vector<S> exponential(Vector<S> x) {
   return x;
 }
 
+// tanh, exact to about one ulp: a polynomial near 0 (Moshier's Cephes, tanhf), by the exponential elsewhere.
+TRIREME_INLINE Register<float> tangent(Register<float> x) {
+  const Register<float> zero = {};
+  const Register<float> square = x * x;
+  Register<float> p = -5.70498872745e-3f + zero;
+  p = fused(p, square, 2.06390887954e-2f + zero);
+  p = fused(p, square, -5.37397155531e-2f + zero);
+  p = fused(p, square, 1.33314422036e-1f + zero);
+  p = fused(p, square, -3.33332819422e-1f + zero);
+  const Register<float> near = fused(p * square, x, x);
+  const Register<float> size = x < zero ? -x : x;
+  const Register<float> far = 1.0f - 2.0f / (exponential(size + size) + 1.0f);
+  const Register<float> signed_far = x < zero ? -far : far;
+  return size < 0.625f ? near : signed_far;
+}
+TRIREME_INLINE Register<double> tangent(Register<double> x) {
+  for (unsigned i = 0; i < sizeof(x) / sizeof(double); ++i) x[i] = ::tanh(x[i]);
+  return x;
+}
+TRIREME_INLINE Register<float> error_function(Register<float> x) {
+  for (unsigned i = 0; i < sizeof(x) / sizeof(float); ++i) x[i] = ::erff(x[i]);
+  return x;
+}
+TRIREME_INLINE Register<double> error_function(Register<double> x) {
+  for (unsigned i = 0; i < sizeof(x) / sizeof(double); ++i) x[i] = ::erf(x[i]);
+  return x;
+}
+template <class S>
+TRIREME_INLINE Vector<S> tangent(Vector<S> x) {
+  for (int i = 0; i < kParts; ++i) x.part[i] = tangent(x.part[i]);
+  return x;
+}
+template <class S>
+TRIREME_INLINE Vector<S> error_function(Vector<S> x) {
+  for (int i = 0; i < kParts; ++i) x.part[i] = error_function(x.part[i]);
+  return x;
+}
+
 template <class S>
 TRIREME_INLINE Vector<S> load(const S* p) {
   Vector<S> y;

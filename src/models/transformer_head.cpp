@@ -3,14 +3,10 @@
 
 #include "kernels/kernels.h"
 #include "layers/dispatch.h"
-#include "layers/norm.h"
-#include "models/llama_units.h"
+#include "models/transformer.h"
 
 namespace trireme {
 namespace {
-
-// The order of LlamaHead's parameters.
-enum : std::size_t { kNorm, kMatrix };
 
 void check_labels(const Batch& batch, std::int64_t vocabulary) {
   const std::int32_t* end = batch.labels + batch.shape.tokens();
@@ -27,29 +23,33 @@ void check_labels(const Batch& batch, std::int64_t vocabulary) {
 
 }  // namespace
 
-LossHeadShape LlamaHead::loss_shape(const BatchShape& shape) const {
-  const LlamaConfig& c = facts_.config;
-  return {shape.tokens(), c.hidden_size, c.vocabulary, facts_.padded_vocabulary, c.loss_chunk_tokens};
+LossHeadShape TransformerHead::loss_shape(const BatchShape& shape) const {
+  return {.N = shape.tokens(),
+          .C = facts_.C,
+          .vocabulary = facts_.vocabulary,
+          .rows = facts_.padded_vocabulary,
+          .chunk_rows = facts_.loss_chunk_tokens,
+          .soft_cap = facts_.logit_soft_cap};
 }
 
-LlamaHead::LossWorkspace LlamaHead::place_loss(MemoryLayout& memory, const BatchShape& shape) const {
+TransformerHead::LossWorkspace TransformerHead::place_loss(MemoryLayout& memory, const BatchShape& shape) const {
   LossWorkspace w;
-  w.normed = memory.place(facts_.dtype, {shape.tokens(), facts_.config.hidden_size});
-  w.rstd = memory.place(accumulator_of(facts_.dtype), {shape.tokens()});
+  w.normed = memory.place(facts_.dtype, {shape.tokens(), facts_.C});
+  w.norm = place_norm_statistics(memory, facts_.norm, shape.tokens(), facts_.dtype);
   w.head = place_loss_head(memory, loss_shape(shape), facts_.dtype);
   return w;
 }
 
-LlamaHead::LogitsWorkspace LlamaHead::place_logits(MemoryLayout& memory, std::int64_t rows) const {
+TransformerHead::LogitsWorkspace TransformerHead::place_logits(MemoryLayout& memory, std::int64_t rows) const {
   LogitsWorkspace w;
-  w.rows = memory.place(facts_.dtype, {rows, facts_.config.hidden_size});
-  w.normed = memory.place(facts_.dtype, {rows, facts_.config.hidden_size});
-  w.rstd = memory.place(accumulator_of(facts_.dtype), {rows});
-  w.logits = memory.place(accumulator_of(facts_.dtype), {rows, facts_.config.vocabulary});
+  w.rows = memory.place(facts_.dtype, {rows, facts_.C});
+  w.normed = memory.place(facts_.dtype, {rows, facts_.C});
+  w.norm = place_norm_statistics(memory, facts_.norm, rows, facts_.dtype);
+  w.logits = memory.place(accumulator_of(facts_.dtype), {rows, facts_.vocabulary});
   return w;
 }
 
-UnitCost LlamaHead::describe(Phase phase, const BatchShape& shape) const {
+UnitCost TransformerHead::describe(Phase phase, const BatchShape& shape) const {
   const bool is_loss = phase == Phase::backward;
   MemoryLayout memory;
   if (is_loss) {
@@ -57,7 +57,7 @@ UnitCost LlamaHead::describe(Phase phase, const BatchShape& shape) const {
   } else {
     place_logits(memory, shape.batch);
   }
-  const double weights = static_cast<double>(facts_.padded_vocabulary * facts_.config.hidden_size);
+  const double weights = static_cast<double>(facts_.padded_vocabulary * facts_.C);
   const double rows = static_cast<double>(is_loss ? shape.tokens() : shape.batch);
   UnitCost cost;
   cost.workspace_bytes = memory.size();
@@ -67,7 +67,7 @@ UnitCost LlamaHead::describe(Phase phase, const BatchShape& shape) const {
   return cost;
 }
 
-LossResult LlamaHead::loss(const LossArguments& arguments) const {
+LossResult TransformerHead::loss(const LossArguments& arguments) const {
   const Batch& batch = arguments.batch;
   const LossHeadShape shape = loss_shape(batch.shape);
   check_labels(batch, shape.vocabulary);
@@ -75,19 +75,21 @@ LossResult LlamaHead::loss(const LossArguments& arguments) const {
   const LossWorkspace w = place_loss(scratch, batch.shape);
   const auto& p = arguments.parameters;
   const Tensor x = as_matrix(arguments.input[0], shape.N, shape.C);
-  rmsnorm_forward(x, p[kNorm], facts_.config.rms_norm_eps, w.normed, w.rstd);
-  if (arguments.gradients.empty()) return loss_head_forward(shape, w.normed, p[kMatrix], batch.labels, w.head);
+  const NormWeights norm = norm_weights(p, norm_);
+  norm_forward(facts_.norm, x, norm, w.normed, w.norm);
+  if (arguments.gradients.empty()) return loss_head_forward(shape, w.normed, p[matrix_], batch.labels, w.head);
   const Tensor dx = as_matrix(arguments.grad_input[0], shape.N, shape.C);
   const Tensor& dnormed = dx;  // the norm's backward works in place
-  const LossResult result = loss_head_backward(shape, w.normed, p[kMatrix], batch.labels, arguments.grad_scale, dnormed,
-                                               arguments.gradients[kMatrix], w.head);
-  rmsnorm_backward(x, p[kNorm], w.rstd, dnormed, dx, false, arguments.gradients[kNorm]);
+  const LossResult result = loss_head_backward(shape, w.normed, p[matrix_], batch.labels, arguments.grad_scale, dnormed,
+                                               arguments.gradients[matrix_], w.head);
+  norm_backward(facts_.norm, x, norm, w.norm, dnormed, dx, false, norm_gradients(arguments.gradients, norm_));
   return result;
 }
 
-void LlamaHead::logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const {
+void TransformerHead::logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions,
+                             float* out) const {
   const BatchShape& shape = arguments.batch.shape;
-  const std::int64_t B = shape.batch, C = facts_.config.hidden_size, V = facts_.config.vocabulary;
+  const std::int64_t B = shape.batch, C = facts_.C, V = facts_.vocabulary;
   TRIREME_CHECK(std::ssize(positions) == B, "logits: one position a row of the batch");
   MemoryLayout scratch(arguments.workspace);
   const LogitsWorkspace w = place_logits(scratch, B);
@@ -99,11 +101,14 @@ void LlamaHead::logits(const ForwardArguments& arguments, std::span<const std::i
         static_cast<const std::byte*>(arguments.input[0].data) + (b * shape.sequence + positions[b]) * row_bytes,
         row_bytes);
   }
-  rmsnorm_forward(w.rows, arguments.parameters[kNorm], facts_.config.rms_norm_eps, w.normed, w.rstd);
+  norm_forward(facts_.norm, w.rows, norm_weights(arguments.parameters, norm_), w.normed, w.norm);
   dispatch(facts_.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
-    kernels::gemm_unrounded(false, true, B, V, C, w.normed.as<T>(), C, arguments.parameters[kMatrix].as<T>(), C,
+    kernels::gemm_unrounded(false, true, B, V, C, w.normed.as<T>(), C, arguments.parameters[matrix_].as<T>(), C,
                             w.logits.as<Acc>(), V, false);
+    if (facts_.logit_soft_cap > 0) {
+      kernels::table<Acc>().soft_cap(B, V, V, facts_.logit_soft_cap, w.logits.as<Acc>());
+    }
     kernels::table<Acc>().cast_to_float(B * V, w.logits.as<Acc>(), out);
   });
 }

@@ -1,0 +1,274 @@
+#include <cstring>
+
+#include "base/random.h"
+#include "layers/dispatch.h"
+#include "models/transformer.h"
+
+namespace trireme {
+namespace {
+
+void copy(const Tensor& from, const Tensor& to) {
+  std::memcpy(to.data, from.data, from.bytes());
+}
+
+void add(const Tensor& x, const Tensor& sum) {
+  dispatch(x.dtype, [&]<class T>(T) { kernels::table<T>().add(x.numel(), x.as<T>(), sum.as<T>(), sum.as<T>()); });
+}
+
+}  // namespace
+
+struct TransformerBlock::Pass {
+  const Batch& batch;
+  std::span<const Tensor> parameters;
+  AttentionShape shape;
+  std::int64_t N;
+  bool input_major;
+
+  NormWeights norm(Slot slot) const { return norm_weights(parameters, slot); }
+  LinearWeights linear(Slot slot) const {
+    return {parameters[slot.weight], slot.bias < 0 ? Tensor() : parameters[slot.bias], input_major};
+  }
+  static LinearGradients gradients(std::span<const GradientPlace> places, Slot slot) {
+    return {places[slot.weight], slot.bias < 0 ? GradientPlace() : places[slot.bias]};
+  }
+};
+
+TransformerBlock::TransformerBlock(TransformerFacts facts, BlockFacts block, std::string name,
+                                   std::vector<int> parameters)
+    : TransformerUnit(std::move(facts), std::move(name), std::move(parameters)), block_(std::move(block)) {
+  attention_stream_ = stream_id(this->name() + "/dropout/attention");
+  branch1_stream_ = stream_id(this->name() + "/dropout/attention_output");
+  branch2_stream_ = stream_id(this->name() + "/dropout/mlp");
+}
+
+AttentionShape TransformerBlock::attention_shape(const BatchShape& shape) const {
+  return {.B = shape.batch,
+          .T = shape.sequence,
+          .H = facts_.H,
+          .K = facts_.K,
+          .D = facts_.D,
+          .scale = block_.attention_scale,
+          .soft_cap = facts_.attention_soft_cap};
+}
+
+TransformerBlock::Saved TransformerBlock::place_saved(MemoryLayout& memory, const BatchShape& shape) const {
+  const AttentionShape a = attention_shape(shape);
+  const std::int64_t N = shape.tokens();
+  Saved saved;
+  saved.qkv = memory.place(facts_.dtype, {N, a.qkv_width()});
+  saved.attention = memory.place(facts_.dtype, {N, a.H * a.D});
+  saved.lse = memory.place(accumulator_of(facts_.dtype), {a.B, a.H, a.T});
+  saved.residual = memory.place(facts_.dtype, {N, facts_.C});
+  saved.wide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
+  if (block_.post_attention_norm) saved.branch1 = memory.place(facts_.dtype, {N, facts_.C});
+  if (block_.post_mlp_norm) saved.branch2 = memory.place(facts_.dtype, {N, facts_.C});
+  return saved;
+}
+
+TransformerBlock::Workspace TransformerBlock::place_workspace(MemoryLayout& memory, Phase phase,
+                                                              const BatchShape& shape) const {
+  const AttentionShape a = attention_shape(shape);
+  const std::int64_t N = shape.tokens();
+  const DType acc = accumulator_of(facts_.dtype);
+  Workspace w;
+  w.normed = memory.place(facts_.dtype, {N, facts_.C});
+  w.norm = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
+  w.activated = memory.place(facts_.dtype, {N, facts_.F});
+  w.attention = memory.place(DType::u8, {attention_workspace_bytes(a, facts_.dtype, facts_.threads)});
+  if (has_head_norms()) {
+    w.turned = memory.place(facts_.dtype, {N, a.qkv_width()});
+    w.heads_rstd = memory.place(acc, {N, a.H + a.K});
+  }
+  if (block_.window > 0) w.starts = memory.place(DType::i32, {N});
+  if (block_.post_attention_norm || facts_.residual_dropout > 0) w.branch = memory.place(facts_.dtype, {N, facts_.C});
+  if (phase == Phase::backward) {
+    w.dnormed = memory.place(facts_.dtype, {N, facts_.C});
+    w.dqkv = memory.place(facts_.dtype, {N, a.qkv_width()});
+    w.dattention = memory.place(facts_.dtype, {N, a.H * a.D});
+    w.dwide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
+  }
+  return w;
+}
+
+UnitCost TransformerBlock::describe(Phase phase, const BatchShape& shape) const {
+  const AttentionShape a = attention_shape(shape);
+  const double N = static_cast<double>(shape.tokens());
+  const double weights =
+      static_cast<double>(facts_.C * (a.qkv_width() + a.H * a.D + facts_.mlp.up_width(facts_.F) + facts_.F));
+  // A query meets half of the keys on average, or those of its window: a product over them costs 2 * D * T / 2 a head.
+  // Forward has two, backward five (the scores again, and four gradients).
+  const double T = static_cast<double>(a.T), window = static_cast<double>(block_.window);
+  const double keys = block_.window > 0 && 2 * window < T ? 2 * window : T;
+  const double attention = N * keys * static_cast<double>(a.H * a.D);
+  MemoryLayout saved, workspace;
+  place_saved(saved, shape);
+  place_workspace(workspace, phase, shape);
+  const bool forward = phase == Phase::forward;
+  UnitCost cost;
+  cost.saved_bytes = saved.size();
+  // Without a backward to follow, what would be kept lies in the workspace.
+  cost.workspace_bytes = workspace.size() + (forward ? saved.size() : 0);
+  cost.flops = forward ? 2 * N * weights + 2 * attention : 4 * N * weights + 5 * attention;
+  cost.bytes_moved = (forward ? 1 : 2) * (weights * static_cast<double>(size_of(facts_.dtype)) +
+                                          2.0 * static_cast<double>(saved.size() + boundary_bytes(output(shape))));
+  return cost;
+}
+
+// What attention reads: saved.qkv itself, rotated in the forward, or a copy of it with norms and RoPE.
+Tensor TransformerBlock::turn_heads(const Pass& pass, const Saved& saved, const Workspace& w) const {
+  const AttentionShape& a = pass.shape;
+  if (!has_head_norms()) return saved.qkv;
+  copy(saved.qkv, w.turned);
+  Tensor rstd = w.heads_rstd;
+  const auto norm_heads = [&](Slot slot, std::int64_t first, std::int64_t count) {
+    heads_norm_forward(facts_.norm, {first, count, a.D}, saved.qkv, pass.parameters[slot.weight], w.turned, rstd);
+    rstd.data = static_cast<std::byte*>(rstd.data) + pass.N * count * size_of(rstd.dtype);
+  };
+  norm_heads(block_.query_norm, 0, a.H);
+  norm_heads(block_.key_norm, a.H, a.K);
+  rope_forward(w.turned, a.H + a.K, a.D, pass.batch.positions, block_.rope.of(pass.batch));
+  return w.turned;
+}
+
+const std::int32_t* TransformerBlock::starts_of(const Batch& batch, const Workspace& w) const {
+  if (block_.window == 0) return batch.starts;
+  starts_in_window(batch.shape, block_.window, batch.starts, w.starts.as<std::int32_t>());
+  return w.starts.as<std::int32_t>();
+}
+
+bool TransformerBlock::adds_directly(const Batch& batch, Slot norm) const {
+  return !norm && !is_active(dropout_of(batch, facts_.residual_dropout, 0));
+}
+
+// residual += dropout(norm(before)); without a norm, what the branch gave is in w.branch already.
+void TransformerBlock::add_branch(const Pass& pass, const Workspace& w, Slot norm, const Tensor& before,
+                                  std::uint64_t stream, const Tensor& residual) const {
+  if (norm) norm_forward(facts_.norm, before, pass.norm(norm), w.branch, w.norm);
+  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, stream);
+  if (is_active(dropout)) apply_dropout(dropout, pass.batch.shape, w.branch, w.branch);
+  add(w.branch, residual);
+}
+
+// From the gradient of the residual to that of what the branch gave.
+Tensor TransformerBlock::branch_gradient(const Pass& pass, const BackwardArguments& arguments, const Workspace& w,
+                                         Slot norm, const Tensor& before, std::uint64_t stream,
+                                         const Tensor& gradient) const {
+  if (adds_directly(pass.batch, norm)) return gradient;
+  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, stream);
+  if (is_active(dropout)) {
+    apply_dropout(dropout, pass.batch.shape, gradient, w.branch);
+  } else {
+    copy(gradient, w.branch);
+  }
+  if (norm) {
+    norm_forward(facts_.norm, before, pass.norm(norm), w.normed, w.norm);  // for its statistics
+    norm_backward(facts_.norm, before, pass.norm(norm), w.norm, w.branch, w.branch, false,
+                  norm_gradients(arguments.gradients, norm));
+  }
+  return w.branch;
+}
+
+void TransformerBlock::forward(const ForwardArguments& arguments) const {
+  const Batch& batch = arguments.batch;
+  const std::int64_t N = batch.shape.tokens();
+  const Pass pass{batch, arguments.parameters, attention_shape(batch.shape), N, facts_.input_major};
+  const AttentionShape& a = pass.shape;
+  MemoryLayout scratch(arguments.workspace);
+  const Workspace w = place_workspace(scratch, Phase::forward, batch.shape);
+  MemoryLayout keep(arguments.saved ? arguments.saved : arguments.workspace + scratch.size());
+  const Saved saved = place_saved(keep, batch.shape);
+  const Tensor x = as_matrix(arguments.input[0], N, facts_.C);
+  const Tensor y = as_matrix(arguments.output[0], N, facts_.C);
+  // Where a branch is written, and whether that is the residual itself.
+  const auto target = [&](Slot norm, const Tensor& before, const Tensor& residual) {
+    return adds_directly(batch, norm) ? residual : norm ? before : w.branch;
+  };
+
+  norm_forward(facts_.norm, x, pass.norm(block_.norm1), w.normed, w.norm);
+  linear_forward(w.normed, pass.linear(block_.qkv), saved.qkv);
+  if (!has_head_norms() && block_.rope.table != nullptr) {
+    rope_forward(saved.qkv, a.H + a.K, a.D, batch.positions, block_.rope.of(batch));
+  }
+  attention_forward(a, dropout_of(batch, facts_.attention_dropout, attention_stream_), turn_heads(pass, saved, w),
+                    starts_of(batch, w), saved.attention, saved.lse, w.attention);
+  copy(x, saved.residual);
+  const bool direct1 = adds_directly(batch, block_.post_attention_norm);
+  linear_forward(saved.attention, pass.linear(block_.attention_output),
+                 target(block_.post_attention_norm, saved.branch1, saved.residual), direct1);
+  if (!direct1) add_branch(pass, w, block_.post_attention_norm, saved.branch1, branch1_stream_, saved.residual);
+
+  norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
+  copy(saved.residual, y);
+  const bool direct2 = adds_directly(batch, block_.post_mlp_norm);
+  mlp_forward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, saved.wide, w.activated,
+              target(block_.post_mlp_norm, saved.branch2, y), direct2);
+  if (!direct2) add_branch(pass, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, y);
+}
+
+void TransformerBlock::backward(const BackwardArguments& arguments) const {
+  const Batch& batch = arguments.batch;
+  const Pass pass{batch, arguments.parameters, attention_shape(batch.shape), batch.shape.tokens(), facts_.input_major};
+  MemoryLayout scratch(arguments.workspace);
+  const Workspace w = place_workspace(scratch, Phase::backward, batch.shape);
+  MemoryLayout kept(const_cast<std::byte*>(arguments.saved));  // only read
+  const Saved saved = place_saved(kept, batch.shape);
+  copy(arguments.grad_output[0], arguments.grad_input[0]);
+  backward_mlp(pass, arguments, saved, w);
+  backward_attention(pass, arguments, saved, w);
+}
+
+// grad_input holds the gradient of the block's output and becomes that of the residual after attention.
+void TransformerBlock::backward_mlp(const Pass& pass, const BackwardArguments& arguments, const Saved& saved,
+                                    const Workspace& w) const {
+  const auto& g = arguments.gradients;
+  const Tensor dx = as_matrix(arguments.grad_input[0], pass.N, facts_.C);
+  const Tensor dbranch = branch_gradient(pass, arguments, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, dx);
+  norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
+  mlp_backward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, saved.wide, dbranch,
+               w.activated, w.dwide, w.dnormed,
+               {Pass::gradients(g, block_.mlp_up), Pass::gradients(g, block_.mlp_down)});
+  norm_backward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.norm, w.dnormed, dx, true,
+                norm_gradients(g, block_.norm2));
+}
+
+// grad_input holds the gradient of the residual after attention and becomes that of the block's input.
+void TransformerBlock::backward_attention(const Pass& pass, const BackwardArguments& arguments, const Saved& saved,
+                                          const Workspace& w) const {
+  const auto& g = arguments.gradients;
+  const Batch& batch = pass.batch;
+  const Tensor x = as_matrix(arguments.input[0], pass.N, facts_.C);
+  const Tensor dx = as_matrix(arguments.grad_input[0], pass.N, facts_.C);
+  const Tensor dbranch =
+      branch_gradient(pass, arguments, w, block_.post_attention_norm, saved.branch1, branch1_stream_, dx);
+  const LinearWeights projection = pass.linear(block_.attention_output);
+  linear_backward_weight(dbranch, saved.attention, projection, Pass::gradients(g, block_.attention_output));
+  linear_backward_input(dbranch, projection, w.dattention);
+  attention_backward(pass.shape, dropout_of(batch, facts_.attention_dropout, attention_stream_),
+                     turn_heads(pass, saved, w), starts_of(batch, w), saved.attention, saved.lse, w.dattention, w.dqkv,
+                     w.attention);
+  backward_heads(pass, arguments, saved, w);
+  norm_forward(facts_.norm, x, pass.norm(block_.norm1), w.normed, w.norm);
+  linear_backward_weight(w.dqkv, w.normed, pass.linear(block_.qkv), Pass::gradients(g, block_.qkv));
+  linear_backward_input(w.dqkv, pass.linear(block_.qkv), w.dnormed);
+  norm_backward(facts_.norm, x, pass.norm(block_.norm1), w.norm, w.dnormed, dx, true, norm_gradients(g, block_.norm1));
+}
+
+// w.dqkv, from the gradient of what attention reads to that of the projection. turn_heads() has left the norms' rstd.
+void TransformerBlock::backward_heads(const Pass& pass, const BackwardArguments& arguments, const Saved& saved,
+                                      const Workspace& w) const {
+  const AttentionShape& a = pass.shape;
+  if (block_.rope.table != nullptr) {
+    rope_backward(w.dqkv, a.H + a.K, a.D, pass.batch.positions, block_.rope.of(pass.batch));
+  }
+  if (!has_head_norms()) return;
+  Tensor rstd = w.heads_rstd;
+  const auto backward_norm = [&](Slot slot, std::int64_t first, std::int64_t count) {
+    heads_norm_backward(facts_.norm, {first, count, a.D}, saved.qkv, pass.parameters[slot.weight], rstd, w.dqkv,
+                        arguments.gradients[slot.weight]);
+    rstd.data = static_cast<std::byte*>(rstd.data) + pass.N * count * size_of(rstd.dtype);
+  };
+  backward_norm(block_.query_norm, 0, a.H);
+  backward_norm(block_.key_norm, a.H, a.K);
+}
+
+}  // namespace trireme
