@@ -3,10 +3,11 @@
 //
 // Every function gives the same bits on every machine and at every optimisation level: they use integers, and doubles
 // only by operations that IEEE 754 rounds correctly (+ - * / sqrt). No libm function is called; the logarithm that the
-// tails of the normal distribution need is a polynomial of our own, and random.cpp is compiled without contraction.
+// tails of the normal distribution need is a polynomial of our own, and their files are compiled without contraction.
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace trireme {
@@ -21,6 +22,8 @@ std::uint64_t random_u64(std::uint64_t seed, std::uint64_t stream, std::uint64_t
 // In (0, 1), never 0 or 1: odd multiples of 2^-53, so that u and 1 - u are equally likely.
 double random_uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);  // normal_quantile of the uniform
+// out[i] = random_normal(seed, stream, first + i) * scale, rounded to float: the same bits, many at a time.
+void fill_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, double scale, std::span<float> out);
 
 // The inverse of the normal distribution function, relative error below 1e-15 (Wichura 1988, AS 241). p in (0, 1).
 double normal_quantile(double p);

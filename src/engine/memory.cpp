@@ -17,6 +17,8 @@ Memory::Memory(std::int64_t bytes) : bytes_(bytes) {
     throw Error(1301, "memory", "the system has no " + std::to_string(bytes) + " bytes for this rank",
                 "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");
   }
+  // Fewer page faults at the start and fewer misses later; a kernel without huge pages says no, and that is fine.
+  madvise(map, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(map);
 }
 

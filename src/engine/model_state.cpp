@@ -1,5 +1,7 @@
 #include "engine/model_state.h"
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "kernels/kernels.h"
 
@@ -58,10 +60,12 @@ void ModelState::initialize(std::uint64_t seed) {
       for (std::int64_t row = piece.box.row_begin; row < piece.box.row_end; ++row) {
         float* out =
             master(static_cast<int>(g)) + piece.flat_begin + (row - piece.box.row_begin) * piece.flat_row_stride;
-        for (std::int64_t column = piece.box.column_begin; column < piece.box.column_end; ++column) {
-          const auto index = static_cast<std::uint64_t>(row * columns + column);
-          *out++ = spec.init == Init::normal ? static_cast<float>(random_normal(seed, stream, index) * spec.init_std)
-                                             : (spec.init == Init::ones ? 1.0f : 0.0f);
+        const auto count = static_cast<std::size_t>(piece.box.column_end - piece.box.column_begin);
+        if (spec.init == Init::normal) {
+          const auto first = static_cast<std::uint64_t>(row * columns + piece.box.column_begin);
+          fill_normal(seed, stream, first, spec.init_std, {out, count});
+        } else {
+          std::fill_n(out, count, spec.init == Init::ones ? 1.0f : 0.0f);
         }
       }
     }

@@ -44,6 +44,19 @@ TEST(Random, UniformsAreInsideTheOpenIntervalAndEvenlySpread) {
   EXPECT_LT(chi_square, 85.4) << "one in a thousand at 49 degrees of freedom";
 }
 
+TEST(Random, RunsOfNormalsHaveTheBitsOfSingleOnes) {
+  std::vector<float> run(200000);
+  for (const std::uint64_t first : {0ull, 1ull, (1ull << 33) + 7}) {
+    fill_normal(3, stream_id("run"), first, 0.02, run);
+    for (std::size_t i = 0; i < run.size(); ++i)
+      ASSERT_EQ(run[i], static_cast<float>(random_normal(3, stream_id("run"), first + i) * 0.02)) << first + i;
+  }
+  std::array<float, 5> few{};
+  fill_normal(3, stream_id("run"), 511, 1, few);
+  for (std::size_t i = 0; i < few.size(); ++i)
+    EXPECT_EQ(few[i], static_cast<float>(random_normal(3, stream_id("run"), 511 + i)));
+}
+
 // Both roundings of the scale meet at the ends: the largest and the smallest uniform still have a finite quantile.
 TEST(Random, ExtremeUniformsHaveFiniteNormals) {
   EXPECT_NEAR(normal_quantile(0x1p-53), -8.2095, 1e-4);
