@@ -95,7 +95,7 @@ int run_prepare(Arguments arguments) {
   app.add_option("--held-out", options.held_out, "share of the documents to hold out for evaluation")
       ->check(CLI::Range(0.0, 0.999999))
       ->capture_default_str();
-  app.add_option("--text-field", options.text_field, "the field of a JSONL object that has the text")
+  app.add_option("--text-field,--text-column", options.text_field, "the field of a JSONL object that has the text")
       ->capture_default_str();
   app.add_option("--on-malformed", on_malformed, "at a record that cannot be used: stop, or skip it and tell")
       ->check(CLI::IsMember({"stop", "skip"}))

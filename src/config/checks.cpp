@@ -130,7 +130,7 @@ void check_batch(const Plan& plan, Checker& checker) {
 void check_data(const Plan& plan, Checker& checker) {
   const DataPlan& data = plan.data;
   const bool padded = data.packing == Packing::padded;
-  for (const char* key : {"data.pad_token", "data.add_eos_token"}) {
+  for (const char* key : {"data.pad_token", "data.add_bos_token", "data.add_eos_token"}) {
     if (!padded && checker.is_given(key)) {
       checker.notice(key, std::string(key) + " has no effect: it is for data.packing=padded");
     }

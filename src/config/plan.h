@@ -37,6 +37,7 @@ struct DataPlan {
   std::int64_t sequence_length;
   Packing packing;
   bool document_borders;  // packed: attention, positions and loss stop at them
+  bool add_bos_token;     // padded: the sample begins with what the tokenizer puts before a text
   bool add_eos_token;     // padded: the end-of-document mark is part of the sample
   std::string pad_token;  // padded; optional: the tokenizer's, else the end-of-document mark
   bool shuffle;

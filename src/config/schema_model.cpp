@@ -232,6 +232,13 @@ std::vector<Key> sample_keys() {
        .decides = always,
        .field = field<&Plan::data, &DataPlan::document_borders>(),
        .doc = "packed: whether attention, positions and loss stop at the borders of documents."},
+      {.name = "data.add_bos_token",
+       .type = Type::boolean,
+       .fallback = "true",
+       .decides = [](const Plan& plan) { return is_padded(plan) && !plan.data.add_bos_token; },
+       .field = field<&Plan::data, &DataPlan::add_bos_token>(),
+       .doc =
+           "padded: whether a sample begins with what the tokenizer puts before a text (begin-of-text), if anything."},
       {.name = "data.add_eos_token",
        .type = Type::boolean,
        .fallback = "true",

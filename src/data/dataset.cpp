@@ -130,6 +130,9 @@ struct Dataset::Impl {
     std::string text = "\n" + name + " " + std::to_string(documents.begin) + " " + std::to_string(documents.end) + " " +
                        std::to_string(num_samples);
     if (options.packing == Packing::padded) text += options.end_marks ? " padded with end marks" : " padded";
+    if (options.packing == Packing::padded) {
+      for (const std::int32_t id : options.prefix) text += " " + std::to_string(id);
+    }
     return text;
   }
 
@@ -161,8 +164,10 @@ struct Dataset::Impl {
   void read_padded(std::uint64_t document, const SampleRows& rows) const {
     const auto length = static_cast<std::uint64_t>(options.sequence_length);
     const auto [begin, end] = tokens_of(document);
-    const std::uint64_t num_ids = std::min(length, end - begin);
-    copy_tokens(begin, num_ids, rows.ids);
+    const std::uint64_t num_before = std::min<std::uint64_t>(length, options.prefix.size());
+    const std::uint64_t num_ids = std::min(length, num_before + (end - begin));
+    std::copy_n(options.prefix.begin(), num_before, rows.ids);
+    copy_tokens(begin, num_ids - num_before, rows.ids + num_before);
     std::fill(rows.ids + num_ids, rows.ids + length, options.pad_token.value_or(manifest.end_of_document));
     std::fill(rows.labels, rows.labels + length, -1);
     if (num_ids > 0) std::copy(rows.ids + 1, rows.ids + num_ids, rows.labels);
@@ -248,8 +253,11 @@ Dataset::Dataset(const std::filesystem::path& folder, const std::string& split, 
   impl_->folder = folder;
   impl_->options = options;
   impl_->manifest = read_manifest(folder);
-  if (options.pad_token && (*options.pad_token < 0 || *options.pad_token >= impl_->manifest.vocabulary)) {
-    throw Error(4026, place, "has no token id " + std::to_string(*options.pad_token) + " to pad with",
+  std::vector<std::int32_t> added = options.prefix;
+  if (options.pad_token) added.push_back(*options.pad_token);
+  for (const std::int32_t id : added) {
+    if (id >= 0 && id < impl_->manifest.vocabulary) continue;
+    throw Error(4026, place, "has no token id " + std::to_string(id) + " to pad or to begin with",
                 "its ids are 0 to " + std::to_string(impl_->manifest.vocabulary - 1));
   }
   impl_->split = held_out ? &impl_->manifest.heldout : &impl_->manifest.train;
@@ -300,7 +308,8 @@ std::uint64_t Dataset::num_cut() const {
   std::uint64_t count = 0;
   for (std::uint64_t document = 0; document < num_samples(); ++document) {
     const auto [begin, end] = impl_->tokens_of(document);
-    count += end - begin > static_cast<std::uint64_t>(impl_->options.sequence_length) ? 1 : 0;
+    const std::uint64_t size = impl_->options.prefix.size() + (end - begin);
+    count += size > static_cast<std::uint64_t>(impl_->options.sequence_length) ? 1 : 0;
   }
   return count;
 }

@@ -20,6 +20,7 @@ struct DatasetOptions {
   Packing packing = Packing::packed;
   std::uint64_t max_samples = 0;          // only the first so many; 0: all
   bool end_marks = true;                  // padded: a document's end-of-document mark is part of its sample
+  std::vector<std::int32_t> prefix;       // padded: what stands before each document (begin-of-text)
   std::optional<std::int32_t> pad_token;  // padded; none: the end-of-document id
 };
 
@@ -39,15 +40,17 @@ struct SampleRows {
 // label of exactly one place. A position counts from the row's start, or with document_borders from the document's
 // first token in the row.
 //
-// Padded: sample i is document i, cut after T tokens; the label of a token is the one behind it in the sample. What is
-// left of the row is padding: the pad token without a label, which sees itself alone and is seen by no token.
+// Padded: sample i is the prefix and document i, cut after T tokens; the label of a token is the one behind it in the
+// sample. What is left of the row is padding: the pad token without a label, which sees itself alone and is seen by no
+// token.
 //
 // All files are mapped when it opens, so that a later prepare() into the same folder does not disturb it. Immutable
 // after opening and thread-safe. Shard digests and ids are checked on first touch (TR4030 names the shard).
 class Dataset {
  public:
   // folder: what prepare() wrote. split: "train", "heldout" or a slice of one. Errors: TR4022 the split is shorter than
-  // a sample, TR4023 nothing in the split, TR4025 no such split, TR4026 the pad token is no id, TR4030 .. TR4033 files
+  // a sample, TR4023 nothing in the split, TR4025 no such split, TR4026 a token to pad with or to begin with is no
+  // id of the data, TR4030 .. TR4033 files
   // that are missing, cut, swapped or not ours.
   Dataset(const std::filesystem::path& folder, const std::string& split, const DatasetOptions& options);
   ~Dataset();

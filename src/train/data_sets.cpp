@@ -22,7 +22,9 @@ data::DatasetOptions options_of(const config::Plan& plan) {
   if (data.packing == config::Packing::packed) return options;
   options.packing = data::Packing::padded;
   options.end_marks = data.add_eos_token;
-  options.pad_token = data::pad_token_of((data.path / data::kTokenizerFolder).string(), data.pad_token);
+  const auto tokenizer = data::load_tokenizer((data.path / data::kTokenizerFolder).string());
+  options.pad_token = data::pad_token_of(*tokenizer, data.pad_token);
+  if (data.add_bos_token) options.prefix = tokenizer->special().before;
   return options;
 }
 

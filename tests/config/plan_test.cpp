@@ -225,6 +225,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"data.max_samples", "9"},
                                                                        {"data.packing", "padded"},
                                                                        {"data.add_eos_token", "false"},
+                                                                       {"data.add_bos_token", "false"},
                                                                        {"data.shuffle", "false"},
                                                                        {"training.max_steps", "20"},
                                                                        {"training.num_epochs", "2"},
@@ -252,7 +253,7 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
-    if (key == "data.add_eos_token") overrides.emplace_back("data.packing=padded");
+    if (key.starts_with("data.add_")) overrides.emplace_back("data.packing=padded");
     const std::string digest = numeric_digest(plan_of(kSmall, overrides));
     EXPECT_TRUE(seen.emplace(digest, key).second) << key << " gives the digest of " << seen[digest];
   }

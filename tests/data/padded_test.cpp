@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/pad_token.h"
 #include "data/split.h"
 #include "made_split.h"
 #include "prepare_support.h"
@@ -22,7 +23,9 @@ Documents random_documents(std::mt19937_64& random, std::size_t count, std::uint
 }
 
 // The definition: a row of a document alone.
-Rows naive_padded(std::vector<std::int32_t> document, std::int64_t length, bool end_marks, std::int32_t pad) {
+Rows naive_padded(std::vector<std::int32_t> document, std::int64_t length, bool end_marks, std::int32_t pad,
+                  const std::vector<std::int32_t>& prefix) {
+  document.insert(document.begin(), prefix.begin(), prefix.end());
   if (end_marks) document.push_back(kEnd);
   Rows rows(length);
   for (std::int64_t t = 0; t < length; ++t) {
@@ -40,23 +43,27 @@ TEST(Padded, RowsEqualTheDefinitionOnRandomDocuments) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < 8; ++round) {
     const TempFolder folder;
     const auto length = 1 + static_cast<std::int64_t>(random() % 12);
     const Documents documents = random_documents(random, 1 + random() % 20, 2 * static_cast<std::uint64_t>(length));
     write_split(folder.path(), documents, 300, 3 + random() % 30);
     for (const bool end_marks : {false, true}) {
       for (const std::optional<std::int32_t> pad : {std::optional<std::int32_t>(), std::optional(299)}) {
-        const Dataset dataset(
-            folder.path(), "train",
-            {.sequence_length = length, .packing = Packing::padded, .end_marks = end_marks, .pad_token = pad});
+        const std::vector<std::int32_t> prefix(random() % 4, 255);
+        const Dataset dataset(folder.path(), "train",
+                              {.sequence_length = length,
+                               .packing = Packing::padded,
+                               .end_marks = end_marks,
+                               .prefix = prefix,
+                               .pad_token = pad});
         ASSERT_EQ(dataset.num_samples(), documents.size());
         std::uint64_t num_cut = 0;
         for (std::uint64_t sample = 0; sample < documents.size(); ++sample) {
           Rows rows(length);
           dataset.read(sample, rows.rows());
-          ASSERT_EQ(rows, naive_padded(documents[sample], length, end_marks, pad.value_or(kEnd))) << sample;
-          num_cut += std::ssize(documents[sample]) + (end_marks ? 1 : 0) > length ? 1 : 0;
+          ASSERT_EQ(rows, naive_padded(documents[sample], length, end_marks, pad.value_or(kEnd), prefix)) << sample;
+          num_cut += std::ssize(prefix) + std::ssize(documents[sample]) + (end_marks ? 1 : 0) > length ? 1 : 0;
         }
         EXPECT_EQ(dataset.num_cut(), num_cut);
         EXPECT_EQ(dataset.num_bytes(), 0u);
@@ -65,10 +72,37 @@ TEST(Padded, RowsEqualTheDefinitionOnRandomDocuments) {
   }
 }
 
+constexpr const char* kTokenizer = R"({"version": "1.0", "added_tokens": [
+  {"id": 2, "content": "<s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},
+  {"id": 3, "content": "</s>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false},
+  {"id": 4, "content": "<pad>", "special": true, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false}],
+ "normalizer": null, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+ "post_processor": null, "decoder": {"type": "ByteLevel"},
+ "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<s>": 2, "</s>": 3, "<pad>": 4}, "merges": []}})";
+
+TEST(Padded, ThePadTokenIsThatOfTheKeyElseTheTokenizersElseTheEndMark) {
+  const TempFolder folder;
+  write(folder / "tokenizer.json", kTokenizer);
+  const auto pad = [&](const std::string& config, const std::string& wanted) {
+    write(folder / "tokenizer_config.json", config);
+    return pad_token_of(*load_tokenizer(folder.path().string()), wanted);
+  };
+  EXPECT_EQ(pad(R"({"eos_token": "</s>", "pad_token": "<pad>"})", ""), 4);
+  EXPECT_EQ(pad(R"({"eos_token": "</s>", "pad_token": {"content": "<pad>"}})", ""), 4);
+  EXPECT_EQ(pad(R"({"eos_token": "</s>"})", ""), 3);
+  EXPECT_EQ(pad(R"({"eos_token": "</s>", "pad_token": "<pad>"})", "<s>"), 2);
+  EXPECT_EQ(pad(R"({"eos_token": "</s>"})", "a"), 0);
+  EXPECT_EQ(error_code([&] { pad(R"({"eos_token": "</s>"})", "ab"); }), 4027);
+}
+
 TEST(Padded, APadTokenOutsideTheVocabularyIsRefused) {
   const TempFolder folder;
   write_split(folder.path(), {{1, 2, 3}}, 300, 100);
   for (const std::int32_t pad : {-1, 300}) {
+    EXPECT_EQ(error_code([&] {
+                Dataset(folder.path(), "train", {.sequence_length = 4, .packing = Packing::padded, .prefix = {1, pad}});
+              }),
+              4026);
     const Error error = error_of(
         [&] { Dataset(folder.path(), "train", {.sequence_length = 4, .packing = Packing::padded, .pad_token = pad}); });
     EXPECT_EQ(error.code(), 4026) << error.what();
@@ -80,7 +114,7 @@ TEST(Slices, AreTheDataOfTheirDocuments) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 24; ++round) {
+  for (int round = 0; round < 8; ++round) {
     const TempFolder whole, part;
     Documents documents = random_documents(random, 2 + random() % 20, 30);
     const std::size_t begin = random() % documents.size();
@@ -93,7 +127,7 @@ TEST(Slices, AreTheDataOfTheirDocuments) {
                 300, 1000);
     const std::string slice = "train[" + std::to_string(begin) + ":" + std::to_string(end) + "]";
     SCOPED_TRACE(slice);
-    for (const DatasetOptions options : {DatasetOptions{5, false}, {5, true}, {5, false, Packing::padded}}) {
+    for (const DatasetOptions& options : {DatasetOptions{5, false}, {5, true}, {5, false, Packing::padded}}) {
       const Dataset sliced(whole.path(), slice, options), alone(part.path(), "train", options);
       ASSERT_EQ(sliced.num_samples(), alone.num_samples());
       ASSERT_EQ(sliced.num_documents(), alone.num_documents());
@@ -209,6 +243,7 @@ TEST(Slices, AnotherSelectionIsOtherData) {
       digest_of("train", {.sequence_length = 2, .packing = Packing::padded}),
       digest_of("train", {.sequence_length = 2, .packing = Packing::padded, .end_marks = false}),
       digest_of("train", {.sequence_length = 2, .packing = Packing::padded, .max_samples = 2}),
+      digest_of("train", {.sequence_length = 2, .packing = Packing::padded, .prefix = {1}}),
   };
   for (std::size_t i = 0; i < digests.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(digests[i], digests[j]) << i << " " << j;

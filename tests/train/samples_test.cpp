@@ -48,6 +48,25 @@ TEST(Padded, HasTheSameBitsOnAnyNumberOfRanks) {
   EXPECT_EQ(serial.weights_digest, parallel.weights_digest);
 }
 
+TEST(Padded, IsEvaluatedAlikeOnAnyNumberOfRanks) {
+  const TemporaryFolder folder;
+  TinyRun run = padded_run(folder, {"data.split=train[:40]", "data.eval_split=train[40:]"});
+  std::vector<nlohmann::json> evaluations;
+  for (const int ranks : {1, 3}) {
+    run.ranks = ranks;
+    run.output_dir = folder.path() / std::to_string(ranks);
+    train_tiny(run);
+    evaluations.push_back(events(run, "eval").at(0));
+  }
+  EXPECT_EQ(evaluations[0], evaluations[1]);
+  EXPECT_FALSE(evaluations[0].contains("bits_per_byte")) << "documents are cut";
+  std::int64_t labels = 0;
+  for (std::size_t i = 40; i < 50; ++i) {
+    labels += std::min<std::int64_t>(std::ssize(short_documents().texts[i]), 15);
+  }
+  EXPECT_EQ(evaluations[0]["tokens"], labels);
+}
+
 TEST(Padded, ThePadTokenChangesNoBit) {
   const TinyResult unset = train_padded({}), other = train_padded({"data.pad_token=s"});
   EXPECT_EQ(unset.losses, other.losses);
