@@ -67,9 +67,16 @@ void fill_plain(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, d
 }
 
 Fill choose() {
-  if (__builtin_cpu_supports("x86-64-v4")) return fill_avx512;
-  if (__builtin_cpu_supports("x86-64-v3")) return fill_avx2;
-  return fill_plain;
+  const auto has_avx2 = [] {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  };
+  const auto has_avx512 = [] {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+  };
+  if (has_avx2() && has_avx512()) return fill_avx512;
+  return has_avx2() ? fill_avx2 : fill_plain;
 }
 
 }  // namespace
