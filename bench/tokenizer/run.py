@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """run.py TOKENIZERS [ROUNDS]: single-thread encoding speed beside the Python package tokenizers; writes bench/results/tokenizer.json.
 
-TOKENIZERS is a folder with gpt2/ (vocab.json, merges.txt) and qwen2.5/ (tokenizer.json). Texts: the quickstart's English, where it is
+TOKENIZERS is a folder with gpt2/ (vocab.json, merges.txt) and qwen2.5/ (tokenizer.json). A Llama-2 style tokenizer (no splitting into
+words, byte fallback) of 16,000 tokens is trained on the texts. Texts: the quickstart's English, where it is
 there, and 5 MB of the tests' varied text. The programs take turns, one pass over all documents each; CPU seconds of the process, so
 that other work on the machine counts little. The package is timed by its fastest way on one thread, encode_batch_fast.
 """
@@ -81,8 +82,17 @@ def main():
     version = subprocess.run([PYTHON, "-c", "import tokenizers; print(tokenizers.__version__)"], capture_output=True, text=True).stdout
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for text, file in write_texts(pathlib.Path(folder)).items():
-            for name, place in (("GPT-2", tokenizers / "gpt2"), ("Qwen2.5", tokenizers / "qwen2.5/tokenizer.json")):
+        texts = write_texts(pathlib.Path(folder))
+        training = pathlib.Path(folder) / "training"
+        training.write_bytes(b"".join(file.read_bytes() for file in texts.values()))
+        subprocess.run([PYTHON, ORACLE, "llama", "16000", training, pathlib.Path(folder) / "llama"], check=True)
+        llama = pathlib.Path(folder) / "llama/llama2/tokenizer.json"
+        for text, file in texts.items():
+            for name, place in (
+                ("GPT-2", tokenizers / "gpt2"),
+                ("Qwen2.5", tokenizers / "qwen2.5/tokenizer.json"),
+                ("Llama-2 style", llama),
+            ):
                 rows.append(row(name, place, text, file, rounds))
                 print(rows[-1], flush=True)
     record = {

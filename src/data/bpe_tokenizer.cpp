@@ -1,5 +1,6 @@
 #include "data/bpe_tokenizer.h"
 
+#include <algorithm>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -62,19 +63,17 @@ TokenDecoder make_decoder(const BpeSpec& spec, const Normalizer& normalizer) {
   return {spec.decoder, std::move(texts)};
 }
 
-// None where a text must not be cut: a merge has a byte token or the unknown token as its part, and where those come
-// from the characters do not tell.
-std::unique_ptr<JoinTable> make_joins(const BpeSpec& spec) {
-  if (spec.alphabet.kind == AlphabetKind::bytes) return nullptr;
+// Whether a text may be cut beside an unknown character. Not where it is left out, since its neighbours then meet; nor
+// where merges have byte tokens or the unknown token as their parts.
+bool unknown_stays_alone(const BpeSpec& spec, const Alphabet& alphabet) {
+  if (!alphabet.keeps_all()) return false;
   std::vector<bool> stands_in(spec.tokens.size());
   if (spec.alphabet.unknown) stands_in[*spec.alphabet.unknown] = true;
   for (const std::int32_t id : spec.alphabet.byte_ids) {
     if (id != kNoToken) stands_in[id] = true;
   }
-  for (const Merge& merge : spec.merges) {
-    if (stands_in[merge.left] || stands_in[merge.right]) return nullptr;
-  }
-  return std::make_unique<JoinTable>(spec.joins);
+  return std::none_of(spec.merges.begin(), spec.merges.end(),
+                      [&](const Merge& merge) { return stands_in[merge.left] || stands_in[merge.right]; });
 }
 
 class BpeTokenizer final : public Tokenizer {
@@ -84,7 +83,8 @@ class BpeTokenizer final : public Tokenizer {
         digest_(digest_of(spec_)),
         alphabet_(spec_.alphabet),
         merges_(spec_.merges),
-        joins_(make_joins(spec_)),
+        joins_(spec_.joins),
+        cut_at_unknown_(unknown_stays_alone(spec_, alphabet_)),
         normalizer_(spec_.normalizer),
         added_(make_finder(spec_, normalizer_, false)),
         added_normalized_(make_finder(spec_, normalizer_, true)),
@@ -189,7 +189,8 @@ class BpeTokenizer final : public Tokenizer {
   std::string digest_;
   Alphabet alphabet_;
   MergeTable merges_;
-  std::unique_ptr<JoinTable> joins_;
+  JoinTable joins_;
+  bool cut_at_unknown_;
   Normalizer normalizer_;
   AddedTokenFinder added_, added_normalized_;
   Pretokenizer pretokenizer_;
@@ -228,13 +229,12 @@ class BpeTokenizer final : public Tokenizer {
   void encode_word(std::string_view word, Scratch& scratch) const {
     if (spec_.alphabet.kind == AlphabetKind::bytes) return encode_uncut(word, scratch);
     if (take_whole(word, *scratch.ids)) return;
-    if (!joins_) return encode_uncut(word, scratch);
     const auto length_at = [&](std::size_t at) { return utf8_length(static_cast<unsigned char>(word[at])); };
     std::size_t begin = 0;
     char32_t left = code_point_at(word, 0);
     for (std::size_t at = length_at(0); at < word.size(); at += length_at(at)) {
       const char32_t right = code_point_at(word, at);
-      if (!joins_->may_join(left, right) && may_cut(left, right)) {
+      if (!joins_.may_join(left, right) && may_cut(left, right)) {
         encode_uncut(word.substr(begin, at - begin), scratch);
         begin = at;
       }
@@ -243,12 +243,11 @@ class BpeTokenizer final : public Tokenizer {
     encode_uncut(word.substr(begin), scratch);
   }
 
-  // Unknown neighbours stay together, since they may become one token; where unknown characters vanish, so do their
-  // neighbours, which may meet.
+  // Unknown neighbours stay together: they may become one token.
   bool may_cut(char32_t left, char32_t right) const {
     const bool left_known = alphabet_.character_id(left) != kNoToken;
     const bool right_known = alphabet_.character_id(right) != kNoToken;
-    return alphabet_.keeps_all() ? left_known || right_known : left_known && right_known;
+    return cut_at_unknown_ ? left_known || right_known : left_known && right_known;
   }
 
   // A word, or a part of one that the joins cut out. The cache holds what becomes of it either way.

@@ -74,10 +74,11 @@ def describe(tokens, merges, *, specials, normalizer, pre_tokenizer, decoder, po
     }
 
 
-def llama2(texts):
-    tokens, merges = learn(texts, None, pre_tokenizers.Metaspace(prepend_scheme="always", split=True), 1200, [], 250)
+def llama2(texts, size=1200):
+    tokens, merges = learn(texts, None, pre_tokenizers.Metaspace(prepend_scheme="always", split=True), size, [], 250)
     fallback = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
     head = ["<unk>", "<s>", "</s>"]
+    tokens = [token for token in tokens if token not in head + BYTES]  # the texts hold them, too
     steps = [{"type": "Prepend", "prepend": "▁"}, REPLACE_SPACES]
     legacy = describe(
         head + BYTES + tokens,
@@ -90,11 +91,12 @@ def llama2(texts):
         model=fallback,
     )
     instructions = ["[INST]", "[/INST]", "[TOOL_CALLS]"]
+    words = [token for token in tokens if token not in instructions]
     mistral = describe(
-        head + instructions + BYTES + tokens,
+        head + instructions + BYTES + words,
         merges,
         specials=[added(id, name) for id, name in enumerate(head + instructions)]
-        + [added(3 + 3 + 256 + len(tokens), "<|user|>", rstrip=True)],
+        + [added(3 + 3 + 256 + len(words), "<|user|>", rstrip=True)],
         normalizer=None,
         pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False},
         decoder=characters_decoder(strip=True),
@@ -191,7 +193,11 @@ def byte_levels(texts):
 
 
 def write(texts, folder):
-    for name, (description, end, config) in {**llama2(texts), **gemma(texts), **byte_levels(texts)}.items():
+    write_each({**llama2(texts), **gemma(texts), **byte_levels(texts)}, folder)
+
+
+def write_each(described, folder):
+    for name, (description, end, config) in described.items():
         os.makedirs(f"{folder}/{name}", exist_ok=True)
         with open(f"{folder}/{name}/tokenizer.json", "w", encoding="utf-8") as out:
             json.dump(description, out, ensure_ascii=False, separators=(",", ":"))

@@ -3,6 +3,7 @@
 oracle.py encode TOKENIZER DOCUMENTS IDS    TOKENIZER: a tokenizer.json or a folder with vocab.json and merges.txt
 oracle.py train DOCUMENTS FOLDER            writes FOLDER/NAME/tokenizer.json, one for each kind below
 oracle.py families DOCUMENTS FOLDER         the same for families.py
+oracle.py llama SIZE DOCUMENTS FOLDER       Llama 2 and Mistral alone, with vocabularies of about that size
 oracle.py random SEED DOCUMENTS FOLDER      the same for pipelines drawn at random (random_pipelines.py)
 oracle.py all FOLDER DOCUMENTS              writes FOLDER/NAME/ids and FOLDER/NAME/text, what it decodes, for each
 oracle.py forms CODEPOINTS FILE             UTF-8 text through each Unicode normalizer, five records
@@ -77,6 +78,12 @@ def write_families(documents_path, folder):
     import families
 
     families.write(read_documents(documents_path), folder)
+
+
+def write_llama(size, documents_path, folder):
+    import families
+
+    families.write_each(families.llama2(read_documents(documents_path), int(size)), folder)
 
 
 def write_random(seed, documents_path, folder):
@@ -174,6 +181,7 @@ if __name__ == "__main__":
         "encode": encode,
         "train": train,
         "families": write_families,
+        "llama": write_llama,
         "random": write_random,
         "all": encode_all,
         "forms": forms,
