@@ -152,6 +152,10 @@ DocumentRange python_slice(std::optional<std::int64_t> from, std::optional<std::
   return {static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)};
 }
 
+std::string slice(std::string name, const std::string& from, const std::string& to) {
+  return name.append("[").append(from).append(":").append(to).append("]");
+}
+
 TEST(Slices, AreCutAsPythonCutsLists) {
   for (const std::int64_t count : {0, 1, 7}) {
     for (std::int64_t from = -9; from <= 9; ++from) {
@@ -160,9 +164,9 @@ TEST(Slices, AreCutAsPythonCutsLists) {
         const auto range = [&](const std::string& text) {
           return documents_of(parse_split(text, "here"), static_cast<std::uint64_t>(count));
         };
-        EXPECT_EQ(range("train[" + f + ":" + t + "]"), python_slice(from, to, count)) << f << ":" << t;
-        EXPECT_EQ(range("train[" + f + ":]"), python_slice(from, {}, count)) << f;
-        EXPECT_EQ(range("heldout[:" + t + "]"), python_slice({}, to, count)) << t;
+        EXPECT_EQ(range(slice("train", f, t)), python_slice(from, to, count)) << f << ":" << t;
+        EXPECT_EQ(range(slice("train", f, "")), python_slice(from, {}, count)) << f;
+        EXPECT_EQ(range(slice("heldout", "", t)), python_slice({}, to, count)) << t;
       }
     }
     EXPECT_EQ(documents_of(parse_split("train[:]", "here"), 7), (DocumentRange{0, 7}));
@@ -186,7 +190,7 @@ TEST(Slices, PercentagesAreRoundedToTheNearestDocumentAndHalvesToEven) {
     std::uint64_t reached = 0;
     for (int percent = 0; percent < 100; ++percent) {
       const auto [begin, end] =
-          range("train[" + std::to_string(percent) + "%:" + std::to_string(percent + 1) + "%]", count);
+          range(slice("train", std::to_string(percent) + "%", std::to_string(percent + 1) + "%"), count);
       EXPECT_EQ(begin, reached);
       reached = end;
     }

@@ -20,6 +20,7 @@
 #include "support/expect_error.h"
 #include "support/process.h"
 #include "support/seed.h"
+#include "support/small_disk.h"
 #include "support/temporary_folder.h"
 
 namespace trireme::monitor {
@@ -30,11 +31,12 @@ using testing::Process;
 using testing::TemporaryFolder;
 
 constexpr int kNoTensorBoard = 77;
+const std::string kSource = TRIREME_SOURCE_DIR;
 const char* const kSkipped = "no TensorBoard in .deps/oracle (scripts/setup.sh --tests installs it)";
 
 std::vector<std::string> oracle(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {TRIREME_SOURCE_DIR "/.deps/oracle/bin/python", "-B",
-                                       TRIREME_SOURCE_DIR "/tests/monitor/tensorboard_oracle.py"});
+  arguments.insert(arguments.begin(),
+                   {kSource + "/.deps/oracle/bin/python", "-B", kSource + "/tests/monitor/tensorboard_oracle.py"});
   return arguments;
 }
 
@@ -203,6 +205,27 @@ TEST(TensorBoard, ReadsAFileThatIsBeingWritten) {
   }
   std::ofstream(growing / "done") << "";
   EXPECT_EQ(follower.last(), 30);
+}
+
+// A disk that fills in the middle of a record: the file keeps whole records only, and goes on when there is room again.
+TEST(TensorBoard, LostRecordsLeaveWholeOnesInTheFile) {
+  const testing::SmallDisk disk(32);
+  if (!disk.mounted()) GTEST_SKIP() << "may not mount a file system here";
+  ::testing::internal::CaptureStderr();
+  {
+    std::ofstream(disk.path() / "ballast") << std::string(8192, 'x');
+    const auto sink = make_tensorboard(disk.path() / "tensorboard", 0, "plan");
+    const fs::path file = event_files(disk.path() / "tensorboard").front();
+    for (std::int64_t step = 1; step <= 200; ++step) sink->step({.step = step});
+    const std::vector<std::size_t> kept = ends_of_losses(read_file(file));
+    ASSERT_GT(kept.size(), 5u);
+    ASSERT_LT(kept.size(), 200u);
+    EXPECT_EQ(kept.back(), fs::file_size(file));
+    fs::remove(disk.path() / "ballast");
+    sink->step({.step = 201});
+    EXPECT_EQ(ends_of_losses(read_file(file)).size(), kept.size() + 1);
+  }
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("were lost"), std::string::npos);
 }
 
 TEST(TensorBoard, ANewFileComesLastWhateverTheClock) {

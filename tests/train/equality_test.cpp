@@ -50,6 +50,25 @@ TEST(Equality, Bf16HasTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
+// Masks follow from the sample, not from the rank that works on it.
+TEST(Equality, Gpt2WithDropoutHasTheSameBitsOnAnyNumberOfRanks) {
+  TinyRun run{.micro_batches = 5, .gpt2 = true};
+  const TinyResult serial = train(run);
+  EXPECT_LT(serial.losses.back(), serial.losses.front());
+  for (const int ranks : {2, 4}) {
+    run.ranks = ranks;
+    const TinyResult parallel = train(run);
+    EXPECT_EQ(parallel.losses, serial.losses) << ranks << " ranks";
+    EXPECT_EQ(parallel.weights_digest, serial.weights_digest) << ranks << " ranks";
+    EXPECT_TRUE(parallel.all_ranks_equal) << ranks << " ranks";
+  }
+  run.ranks = 1;
+  run.overrides = {"model.hidden_dropout=0", "model.attention_dropout=0"};
+  EXPECT_NE(train(run).losses, serial.losses) << "nothing was dropped";
+  run.overrides = {"training.seed=12"};
+  EXPECT_NE(train(run).losses, serial.losses);
+}
+
 // Reducing once a step sums in another tree: equal within the design's tolerances, and bit-equal to itself.
 TEST(Equality, ReducingOnceAStepStaysWithinTolerance) {
   TinyRun run{.ranks = 3, .micro_batches = 5, .steps = 5, .reduce_each_micro_batch = false};

@@ -82,8 +82,10 @@ config::Plan tiny_plan(const TinyRun& run) {
       "output_dir: " +
       run.output_dir.string() +
       "\n"
-      "model: {family: llama, hidden_size: 32, intermediate_size: 48, num_layers: 2, num_heads: 4, "
-      "num_key_value_heads: 2,\n"
+      "model: {" +
+      std::string(run.gpt2 ? "family: gpt2, hidden_dropout: 0.2, attention_dropout: 0.3, "
+                           : "family: llama, intermediate_size: 48, num_key_value_heads: 2, ") +
+      "hidden_size: 32, num_layers: 2, num_heads: 4,\n"
       "        max_position_embeddings: 16, tie_word_embeddings: " +
       (run.tied ? "true" : "false") +
       "}\n"

@@ -20,6 +20,7 @@ struct TinyRun {
   bool reduce_each_micro_batch = true;
   bool tied = true;
   bool bf16 = false;
+  bool gpt2 = false;  // with dropout, in place of the Llama
   std::filesystem::path output_dir;
   std::filesystem::path data;          // empty: tiny_data()
   std::vector<std::string> overrides;  // key=value, last
