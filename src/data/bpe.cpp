@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 
 #include "base/error.h"
 
@@ -83,7 +84,6 @@ void MergeTable::merge_short(std::span<const std::int32_t> word, std::vector<std
 
 void MergeTable::merge_long(std::span<const std::int32_t> word, Workspace& workspace,
                             std::vector<std::int32_t>& ids) const {
-  using Candidate = Workspace::Candidate;
   TRIREME_CHECK(word.size() < (std::size_t{1} << 31), "a word of 2^31 symbols");
   auto& symbols = workspace.symbols;
   auto& heap = workspace.heap;
@@ -94,36 +94,37 @@ void MergeTable::merge_long(std::span<const std::int32_t> word, Workspace& works
     symbols[i] = {word[i], at - 1, at + 1};
   }
   symbols.back().next = -1;
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  };
-  const auto candidate = [&](std::int32_t left) {
-    const Slot* slot = find(symbols[left].id, symbols[symbols[left].next].id);
-    return slot != nullptr ? Candidate{slot->rank, left, slot->merged} : Candidate{kNoRank, left, kNoToken};
+  const auto later = std::greater<>();
+  const auto find_pair = [&](std::int32_t left) { return find(symbols[left].id, symbols[symbols[left].next].id); };
+  const auto candidate = [](std::uint32_t rank, std::int32_t left) {
+    return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(left);
   };
   const auto push = [&](std::int32_t left) {
-    const Candidate found = candidate(left);
-    if (found.rank == kNoRank) return;
-    heap.push_back(found);
+    const Slot* pair = find_pair(left);
+    if (pair == nullptr) return;
+    heap.push_back(candidate(pair->rank, left));
     std::push_heap(heap.begin(), heap.end(), later);
   };
   for (std::int32_t i = 0; symbols[i].next >= 0; ++i) {
-    if (const Candidate found = candidate(i); found.rank != kNoRank) heap.push_back(found);
+    if (const Slot* pair = find_pair(i)) heap.push_back(candidate(pair->rank, i));
   }
   std::make_heap(heap.begin(), heap.end(), later);
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), later);
-    const Candidate best = heap.back();
+    const auto rank = static_cast<std::uint32_t>(heap.back() >> 32);
+    const auto at = static_cast<std::int32_t>(heap.back() & 0xFFFFFFFF);
     heap.pop_back();
-    auto& left = symbols[best.left];
-    if (left.id == kNoToken || left.next < 0 || candidate(best.left).rank != best.rank) continue;  // overtaken
+    auto& left = symbols[at];
+    if (left.id == kNoToken || left.next < 0) continue;
+    const Slot* pair = find_pair(at);
+    if (pair == nullptr || pair->rank != rank) continue;  // overtaken
     auto& right = symbols[left.next];
-    left.id = best.merged;
+    left.id = pair->merged;
     left.next = right.next;
     right.id = kNoToken;
     if (left.next >= 0) {
-      symbols[left.next].previous = best.left;
-      push(best.left);
+      symbols[left.next].previous = at;
+      push(at);
     }
     if (left.previous >= 0) push(left.previous);
   }

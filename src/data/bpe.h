@@ -25,12 +25,8 @@ class MergeTable {
     struct Symbol {
       std::int32_t id, previous, next;  // places in symbols, -1 at the ends; id is kNoToken once merged into the left
     };
-    struct Candidate {
-      std::uint32_t rank;
-      std::int32_t left, merged;
-    };
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    std::vector<std::uint64_t> heap;  // rank << 32 | place of the left symbol
   };
 
   // Appends what is left of a word's first symbols (ids, fewer than 2^31) when nothing can be merged any more. Always

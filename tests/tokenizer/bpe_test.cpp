@@ -132,9 +132,9 @@ TEST(Bpe, LongLinesOfCharactersAreNotQuadratic) {
   const TokenizerOnDisk disk(description);
   disk.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   const auto tokenizer = disk.load();
-  const std::string line(2'000'000, 'a');
+  const std::string line(1'000'000, 'a');
   const Ids ids = tokenizer->encode(line);
-  EXPECT_EQ(ids.size(), 1 + 2'000'000 / 32);
+  EXPECT_EQ(ids.size(), 1 + 1'000'000 / 32);
   EXPECT_EQ(tokenizer->decode(ids.data(), ids.size()), line);
 }
 

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kSeed = 20250101;
 constexpr std::size_t kBytes = 5'200'000;
-constexpr std::size_t kTrainedBytes = 1'000'000;  // for each of the tokenizers trained here
+constexpr std::size_t kTrainedBytes = 300'000;  // for each of the tokenizers trained here
 
 const fs::path kSource = TRIREME_SOURCE_DIR;
 const fs::path kRealTokenizers = kSource / "../shared/data/tokenizers";
