@@ -327,6 +327,10 @@ std::int64_t Dataset::vocabulary() const {
   return impl_->manifest.vocabulary;
 }
 
+const DatasetOptions& Dataset::options() const {
+  return impl_->options;
+}
+
 std::int64_t Dataset::sequence_length() const {
   return impl_->options.sequence_length;
 }

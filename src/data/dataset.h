@@ -58,6 +58,7 @@ class Dataset {
   std::uint64_t num_tokens() const;
   std::uint64_t num_bytes() const;  // of text, without end-of-document marks; 0 where the samples are not all of it
   std::int64_t vocabulary() const;
+  const DatasetOptions& options() const;
   std::int64_t sequence_length() const;  // T
   std::uint64_t num_cut() const;         // padded: samples whose document is longer than T
   // Of the manifest and of which samples there are: equal for equal data, wherever it and its inputs lie.

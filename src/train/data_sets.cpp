@@ -50,10 +50,12 @@ data::Dataset open_training_data(const config::Plan& plan) {
   return data::Dataset(data.path, data.split, options);
 }
 
-std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan) {
+std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan, const data::Dataset& training) {
   if (plan.training.eval_samples && *plan.training.eval_samples == 0) return nullptr;
   if (plan.data.eval_split == "heldout" && data::read_manifest(plan.data.path).heldout.tokens == 0) return nullptr;
-  return std::make_unique<data::Dataset>(plan.data.path, plan.data.eval_split, options_of(plan));
+  data::DatasetOptions options = training.options();
+  options.max_samples = 0;
+  return std::make_unique<data::Dataset>(plan.data.path, plan.data.eval_split, options);
 }
 
 std::vector<std::string> notices_of(const data::Dataset& dataset) {

@@ -13,9 +13,9 @@ namespace trireme::train {
 // TR2251 another tokenizer than data.tokenizer, TR4027 no such pad token.
 data::Dataset open_training_data(const config::Plan& plan);
 
-// What data.eval_split names; none where training.eval_samples is 0, and where the data has no held-out share and the
-// plan does not ask for another split.
-std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan);
+// What data.eval_split names, in samples of the same kind; none where training.eval_samples is 0, and where the data
+// has no held-out share and the plan does not ask for another split.
+std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan, const data::Dataset& training);
 
 // What a person should know before the start: how many documents are cut.
 std::vector<std::string> notices_of(const data::Dataset& dataset);

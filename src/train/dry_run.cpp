@@ -18,7 +18,7 @@ std::string mebibytes(std::int64_t bytes) {
 
 std::string describe_run(const config::Plan& plan, int world_size) {
   const data::Dataset dataset = open_training_data(plan);
-  open_evaluation_data(plan);
+  open_evaluation_data(plan, dataset);
   const ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size);
   const Chain chain = make_chain(run.model, run.compute_dtype);
   const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);

@@ -52,7 +52,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
                           .num_workers = plan_.data.num_workers,
                           .prefetch = plan_.data.prefetch_factor});
   loader_->seek(position_);
-  held_out_ = open_evaluation_data(plan_);
+  held_out_ = open_evaluation_data(plan_, train_data_);
 }
 
 Trainer::~Trainer() = default;
