@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/cpu.h"
 #include "base/random.h"
 #include "base/random_formulas.h"
 
@@ -67,16 +68,8 @@ void fill_plain(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, d
 }
 
 Fill choose() {
-  const auto has_avx2 = [] {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  };
-  const auto has_avx512 = [] {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
-  };
-  if (has_avx2() && has_avx512()) return fill_avx512;
-  return has_avx2() ? fill_avx2 : fill_plain;
+  const int level = x86_64_level();
+  return level >= 4 ? fill_avx512 : level == 3 ? fill_avx2 : fill_plain;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "kernels/kernels.h"
 
@@ -22,9 +23,9 @@ namespace {
 
 bool cpu_has(Level level) {
   switch (level) {
-    case Level::baseline: return __builtin_cpu_supports("x86-64-v2");
-    case Level::avx2: return __builtin_cpu_supports("x86-64-v3");
-    case Level::avx512: return __builtin_cpu_supports("x86-64-v4");
+    case Level::baseline: return x86_64_level() >= 2;
+    case Level::avx2: return x86_64_level() >= 3;
+    case Level::avx512: return x86_64_level() >= 4;
   }
   return false;
 }

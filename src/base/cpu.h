@@ -1,0 +1,10 @@
+// What the processor can do.
+#pragma once
+
+namespace trireme {
+
+// The x86-64 level (psABI): 4 AVX-512, 3 AVX2 and FMA, 2 SSE4.2, else 1. Processors have the other features of a level
+// with those.
+int x86_64_level();
+
+}  // namespace trireme
