@@ -28,7 +28,7 @@ PYTHON = pathlib.Path(os.environ.get("TRIREME_PYTHON", ROOT / ".deps/oracle/bin/
 PEERS = ROOT / ".deps/peers"
 PEER = pathlib.Path(__file__).with_name("peer.py")
 SHAPE = {"layers": 8, "width": 512, "heads": 8, "inner": 1408, "vocabulary": 16384, "sequence": 256, "batch": 4}
-WARM = 3
+WARM = 2
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -226,7 +226,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--together", action="store_true", help="all rows at the same time, two cores each")
-    parser.add_argument("--only", default="", help="only the rows whose name has this in it, and no result file")
+    parser.add_argument("--only", default="", help="only the rows whose name has this in it; the result keeps its others")
     options = parser.parse_args()
     install_peers()
     cells = [(bf16, ranks) for bf16 in (False, True) for ranks in (1, 2) if options.only in name_of(bf16, ranks)]
@@ -244,12 +244,14 @@ def main():
                 pool.submit(measure, cores, pathlib.Path(work) / "data", bf16, ranks, options.pairs, options.steps))
         rows = [future.result() for future in futures]
     print(json.dumps(rows, indent=2))
-    if options.only:
-        return
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if options.only and RESULT.exists():
+        fresh = {row["step"]: row for row in rows}
+        old = {row["step"]: row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
+        rows = list({**old, **fresh}.values())
     record = {
         "bench": "A training step on the CPU beside PyTorch",
-        "command": "bench/cpu_vs_pytorch/run.py",
+        "command": "bench/cpu_vs_pytorch/run.py" + " --together" * options.together,
         "machine": {
             "processor": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())[1],
             "cores": len(os.sched_getaffinity(0)),
