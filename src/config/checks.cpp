@@ -73,8 +73,24 @@ void check_name(const Plan& plan, const Checker& checker) {
                   "use at most 128 letters, digits, underscores, dashes and dots, and no dot in front");
 }
 
+void check_gpt2(const ModelPlan& model, const Checker& checker) {
+  checker.require(model.num_key_value_heads == model.num_heads, {"model.num_key_value_heads"},
+                  "model.num_key_value_heads is " + text(model.num_key_value_heads) + ", but gpt2 has as many as its " +
+                      text(model.num_heads) + " heads",
+                  "leave it out");
+  checker.require(model.head_dim * model.num_heads == model.hidden_size, {"model.head_dim"},
+                  "model.head_dim is " + text(model.head_dim) + ", but gpt2 has hidden_size / num_heads",
+                  "leave it out");
+  checker.require(model.rope_theta == 10000, {"model.rope_theta"},
+                  "model.rope_theta is set, but gpt2 learns its positions", "leave it out, or use family: llama");
+}
+
 void check_model(const Plan& plan, const Checker& checker) {
   const ModelPlan& model = plan.model;
+  if (model.family == "gpt2") check_gpt2(model, checker);
+  checker.require(model.family == "gpt2" || model.hidden_dropout == 0, {"model.hidden_dropout"},
+                  "model.hidden_dropout is set, but " + model.family + " has no dropout of its residual stream",
+                  "leave it out, use model.attention_dropout, or family: gpt2");
   checker.require(checker.is_given("model.head_dim") || model.hidden_size % model.num_heads == 0,
                   {"model.num_heads", "model.hidden_size"},
                   "model.num_heads is " + text(model.num_heads) + ", but hidden_size " + text(model.hidden_size) +

@@ -19,11 +19,12 @@ enum class Resume : std::uint8_t { automatic, must, never };
 enum class Receiver : std::uint8_t { tensorboard };
 
 struct ModelPlan {
-  std::string family;  // "llama"
+  std::string family;  // "llama", "gpt2"
   std::int64_t hidden_size, intermediate_size, num_layers, num_heads, num_key_value_heads, head_dim,
       max_position_embeddings;
   std::optional<std::int64_t> vocab_size;  // unset: the data's tokenizer decides
   double rope_theta, rms_norm_eps, initializer_range;
+  double attention_dropout, hidden_dropout;  // probabilities
   bool tie_word_embeddings;
   bool operator==(const ModelPlan&) const = default;
 };

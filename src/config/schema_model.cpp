@@ -23,6 +23,7 @@ std::vector<Key> top_keys() {
 
 // Multiple of 64 next to 8/3 of the width: three SwiGLU matrices then have the parameters of two of 4 C.
 Value default_intermediate_size(const Plan& plan) {
+  if (plan.model.family == "gpt2") return plan.model.hidden_size * 4;
   return (plan.model.hidden_size * 8 / 3 + 63) / 64 * 64;
 }
 
@@ -31,8 +32,8 @@ std::vector<Key> model_size_keys() {
       {.name = "model.family",
        .type = Type::choice,
        .fallback = "llama",
-       .choices = {"llama"},
-       .choices_not_yet = {"mistral", "qwen2", "qwen3", "gemma", "gpt2", "free_transformer", "module"},
+       .choices = {"llama", "gpt2"},
+       .choices_not_yet = {"mistral", "qwen2", "qwen3", "gemma", "free_transformer", "module"},
        .aliases = {{"model_type", kHuggingFace}, {"architecture", kGuides}},
        .decides = always,
        .field = field<&Plan::model, &ModelPlan::family>(),
@@ -82,12 +83,12 @@ std::vector<Key> model_size_keys() {
       {.name = "model.intermediate_size",
        .type = Type::integer,
        .derive = default_intermediate_size,
-       .rule = "8/3 hidden_size, up to a multiple of 64",
+       .rule = "8/3 hidden_size, up to a multiple of 64; gpt2: 4 hidden_size",
        .range = from(1, 1 << 22),
        .aliases = {{"ffn_hidden_size", kMegatron}, {"ffn_dim", kGuides}},
        .decides = always,
        .field = field<&Plan::model, &ModelPlan::intermediate_size>(),
-       .doc = "Inner width of the SwiGLU layer."},
+       .doc = "Inner width of the feed-forward layer."},
       {.name = "model.vocab_size",
        .type = Type::integer,
        .optional = true,
@@ -123,7 +124,7 @@ std::vector<Key> model_detail_keys() {
        .aliases = {{"norm_eps", kTitan}, {"norm_epsilon", kMegatron}},
        .decides = always,
        .field = field<&Plan::model, &ModelPlan::rms_norm_eps>(),
-       .doc = "Added to the mean square in RMSNorm."},
+       .doc = "Added to the mean square in RMSNorm, to the variance in LayerNorm."},
       {.name = "model.initializer_range",
        .type = Type::number,
        .fallback = "0.02",
@@ -132,6 +133,23 @@ std::vector<Key> model_detail_keys() {
        .decides = always,
        .field = field<&Plan::model, &ModelPlan::initializer_range>(),
        .doc = "Standard deviation of the initial weights; residual outputs get it divided by the root of 2 L."},
+      {.name = "model.attention_dropout",
+       .type = Type::number,
+       .fallback = "0",
+       .range = share_below_one(),
+       .aliases = {{"attn_pdrop", kHuggingFace}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::attention_dropout>(),
+       .doc = "Probability that training drops an attention weight; below 1."},
+      {.name = "model.hidden_dropout",
+       .type = Type::number,
+       .fallback = "0",
+       .range = share_below_one(),
+       .aliases = {{"dropout", kGuides}, {"resid_pdrop", kHuggingFace}},
+       .decides = always,
+       .field = field<&Plan::model, &ModelPlan::hidden_dropout>(),
+       .doc =
+           "gpt2: probability that training drops an element of the embedding and of what each layer adds; below 1."},
       {.name = "model.tie_word_embeddings",
        .type = Type::boolean,
        .fallback = "true",

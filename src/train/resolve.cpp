@@ -68,6 +68,39 @@ std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const D
   return static_cast<std::int64_t>(steps);
 }
 
+LlamaConfig llama_of(const config::ModelPlan& m, std::int64_t vocabulary) {
+  return {.vocabulary = vocabulary,
+          .hidden_size = m.hidden_size,
+          .intermediate_size = m.intermediate_size,
+          .num_layers = m.num_layers,
+          .num_heads = m.num_heads,
+          .num_key_value_heads = m.num_key_value_heads,
+          .head_dim = m.head_dim,
+          .max_positions = m.max_position_embeddings,
+          .rope = {.theta = m.rope_theta, .scaling = {}},
+          .rms_norm_eps = m.rms_norm_eps,
+          .init_std = m.initializer_range,
+          .tie_word_embeddings = m.tie_word_embeddings,
+          .attention_dropout = m.attention_dropout,
+          .windows = {},
+          .windowed_rope = {}};
+}
+
+Gpt2Config gpt2_of(const config::ModelPlan& m, std::int64_t vocabulary) {
+  return {.vocabulary = vocabulary,
+          .hidden_size = m.hidden_size,
+          .intermediate_size = m.intermediate_size,
+          .num_layers = m.num_layers,
+          .num_heads = m.num_heads,
+          .max_positions = m.max_position_embeddings,
+          .layer_norm_eps = m.rms_norm_eps,
+          .init_std = m.initializer_range,
+          .tie_word_embeddings = m.tie_word_embeddings,
+          .embedding_dropout = m.hidden_dropout,
+          .attention_dropout = m.attention_dropout,
+          .residual_dropout = m.hidden_dropout};
+}
+
 ModelConfig model_of(const Plan& plan, const DataFacts& data) {
   const config::ModelPlan& m = plan.model;
   if (m.vocab_size && *m.vocab_size < data.vocabulary) {
@@ -76,18 +109,9 @@ ModelConfig model_of(const Plan& plan, const DataFacts& data) {
                     std::to_string(data.vocabulary) + " ids",
                 "leave it out, or set it to at least " + std::to_string(data.vocabulary));
   }
-  return LlamaConfig{.vocabulary = m.vocab_size.value_or(data.vocabulary),
-                     .hidden_size = m.hidden_size,
-                     .intermediate_size = m.intermediate_size,
-                     .num_layers = m.num_layers,
-                     .num_heads = m.num_heads,
-                     .num_key_value_heads = m.num_key_value_heads,
-                     .head_dim = m.head_dim,
-                     .max_positions = m.max_position_embeddings,
-                     .rope = {.theta = m.rope_theta, .scaling = {}},
-                     .rms_norm_eps = m.rms_norm_eps,
-                     .init_std = m.initializer_range,
-                     .tie_word_embeddings = m.tie_word_embeddings};
+  const std::int64_t vocabulary = m.vocab_size.value_or(data.vocabulary);
+  if (m.family == "gpt2") return gpt2_of(m, vocabulary);
+  return llama_of(m, vocabulary);
 }
 
 }  // namespace

@@ -28,6 +28,29 @@ std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
   return ResumeFacts{reader->manifest().num_micro_batches, reader->manifest().micro_batch_size};
 }
 
+// The batches of a step with the keys of their dropout, which they point to.
+class KeyedBatches {
+ public:
+  // first: place of the step's first sample among all of the run.
+  KeyedBatches(const std::vector<Batch>& rounds, std::uint64_t seed, std::int64_t step, std::uint64_t first,
+               const MicroBatchSplit& split, int data_rank)
+      : rounds_(rounds), keys_(rounds.size()) {
+    for (std::size_t k = 0; k < rounds_.size(); ++k) {
+      const std::int64_t B = rounds_[k].shape.batch;
+      const auto begin = static_cast<std::uint64_t>(split.micro_batch(static_cast<int>(k), data_rank) * B);
+      for (std::int64_t b = 0; b < B; ++b) {
+        keys_[k].push_back(dropout_key(seed, step, first + begin + static_cast<std::uint64_t>(b)));
+      }
+      rounds_[k].dropout_keys = keys_[k].data();
+    }
+  }
+  const std::vector<Batch>& rounds() const { return rounds_; }
+
+ private:
+  std::vector<Batch> rounds_;
+  std::vector<std::vector<std::uint64_t>> keys_;
+};
+
 }  // namespace
 
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
@@ -102,8 +125,10 @@ RunResult Trainer::run() {
     const Clock::time_point start = Clock::now();
     const data::StepBatches batches = loader_->next();
     if (options_.on_batches) options_.on_batches(batches, step_ + 1);
+    const KeyedBatches keyed(batches.rounds, plan_.training.seed, step_ + 1, position_, run_.engine.split,
+                             comm_.rank());
     const engine::StepReport report = engine_->step(
-        batches.rounds, {.learning_rate = optim::learning_rate(run_.law, step_ + 1),
+        keyed.rounds(), {.learning_rate = optim::learning_rate(run_.law, step_ + 1),
                          .step = step_ + 1,
                          .stop_requested = options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)});
     ++step_;

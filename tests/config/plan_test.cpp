@@ -217,6 +217,9 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"model.vocab_size", "1000"},
                                                                        {"model.rope_theta", "5e5"},
                                                                        {"model.rms_norm_eps", "1e-6"},
+                                                                       {"model.family", "gpt2"},
+                                                                       {"model.attention_dropout", "0.1"},
+                                                                       {"model.hidden_dropout", "0.1"},
                                                                        {"model.initializer_range", "0.01"},
                                                                        {"model.tie_word_embeddings", "no"},
                                                                        {"data.sequence_length", "512"},
@@ -253,6 +256,7 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
+    if (key == "model.hidden_dropout") overrides.emplace_back("model.family=gpt2");
     if (key.starts_with("data.add_")) overrides.emplace_back("data.packing=padded");
     const std::string digest = numeric_digest(plan_of(kSmall, overrides));
     EXPECT_TRUE(seen.emplace(digest, key).second) << key << " gives the digest of " << seen[digest];

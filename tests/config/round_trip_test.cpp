@@ -71,6 +71,14 @@ Plan random_plan(Random& random) {
   plan.model.num_key_value_heads = pick(random, 1, 64);
   plan.model.num_heads = plan.model.num_key_value_heads * pick(random, 1, 64);
   plan.model.head_dim = 2 * pick(random, 1, 512);
+  if (plan.model.family == "gpt2") {
+    plan.model.num_key_value_heads = plan.model.num_heads;
+    plan.model.head_dim = 2 * pick(random, 1, 32);
+    plan.model.hidden_size = plan.model.num_heads * plan.model.head_dim;
+    plan.model.rope_theta = 10000;
+  } else {
+    plan.model.hidden_dropout = 0;
+  }
   plan.model.max_position_embeddings = std::max(plan.model.max_position_embeddings, plan.data.sequence_length);
   TrainingPlan& training = plan.training;
   if (!training.max_steps && !training.num_epochs) training.num_epochs = 1;
