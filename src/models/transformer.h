@@ -37,8 +37,8 @@ struct Slot {
 
 class TransformerUnit : public Unit {
  public:
-  TransformerUnit(TransformerFacts facts, std::string name, std::vector<int> parameters)
-      : facts_(std::move(facts)), name_(std::move(name)), parameters_(std::move(parameters)) {}
+  TransformerUnit(const TransformerFacts& facts, std::string name, std::vector<int> parameters)
+      : facts_(facts), name_(std::move(name)), parameters_(std::move(parameters)) {}
   const std::string& name() const override { return name_; }
   const std::vector<int>& parameters() const override { return parameters_; }
   BoundarySpec output(const BatchShape& shape) const override {
@@ -57,7 +57,7 @@ class TransformerUnit : public Unit {
 // the later units rely. Parameters: the matrix [V padded, C], positions [max_positions, C].
 class TransformerEmbedding final : public TransformerUnit {
  public:
-  TransformerEmbedding(TransformerFacts facts, std::string name, std::vector<int> parameters);
+  TransformerEmbedding(const TransformerFacts& facts, std::string name, std::vector<int> parameters);
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
   void forward(const ForwardArguments& arguments) const override;
   void backward(const BackwardArguments& arguments) const override;
@@ -85,7 +85,7 @@ struct BlockFacts {
 // its own and through dropout, where there are any, before it is added.
 class TransformerBlock final : public TransformerUnit {
  public:
-  TransformerBlock(TransformerFacts facts, BlockFacts block, std::string name, std::vector<int> parameters);
+  TransformerBlock(const TransformerFacts& facts, BlockFacts block, std::string name, std::vector<int> parameters);
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
   void forward(const ForwardArguments& arguments) const override;
   void backward(const BackwardArguments& arguments) const override;
@@ -134,8 +134,8 @@ class TransformerBlock final : public TransformerUnit {
 class TransformerHead final : public TransformerUnit {
  public:
   // matrix: [V padded, C] (the embedding's if tied).
-  TransformerHead(TransformerFacts facts, Slot norm, int matrix, std::string name, std::vector<int> parameters)
-      : TransformerUnit(std::move(facts), std::move(name), std::move(parameters)), norm_(norm), matrix_(matrix) {}
+  TransformerHead(const TransformerFacts& facts, Slot norm, int matrix, std::string name, std::vector<int> parameters)
+      : TransformerUnit(facts, std::move(name), std::move(parameters)), norm_(norm), matrix_(matrix) {}
   BoundarySpec output(const BatchShape&) const override { return {}; }
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
   LossResult loss(const LossArguments& arguments) const override;

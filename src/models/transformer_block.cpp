@@ -33,9 +33,9 @@ struct TransformerBlock::Pass {
   }
 };
 
-TransformerBlock::TransformerBlock(TransformerFacts facts, BlockFacts block, std::string name,
+TransformerBlock::TransformerBlock(const TransformerFacts& facts, BlockFacts block, std::string name,
                                    std::vector<int> parameters)
-    : TransformerUnit(std::move(facts), std::move(name), std::move(parameters)), block_(std::move(block)) {
+    : TransformerUnit(facts, std::move(name), std::move(parameters)), block_(std::move(block)) {
   attention_stream_ = stream_id(this->name() + "/dropout/attention");
   branch1_stream_ = stream_id(this->name() + "/dropout/attention_output");
   branch2_stream_ = stream_id(this->name() + "/dropout/mlp");

@@ -43,8 +43,8 @@ void scale(double factor, const Tensor& x) {
 
 }  // namespace
 
-TransformerEmbedding::TransformerEmbedding(TransformerFacts facts, std::string name, std::vector<int> parameters)
-    : TransformerUnit(std::move(facts), std::move(name), std::move(parameters)),
+TransformerEmbedding::TransformerEmbedding(const TransformerFacts& facts, std::string name, std::vector<int> parameters)
+    : TransformerUnit(facts, std::move(name), std::move(parameters)),
       dropout_stream_(stream_id(this->name() + "/dropout")) {}
 
 TransformerEmbedding::Workspace TransformerEmbedding::place_workspace(MemoryLayout& memory, Phase phase,

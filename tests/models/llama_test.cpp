@@ -150,6 +150,16 @@ TEST(Llama, RefusesImpossibleSizes) {
       {"rms_norm_eps", [](LlamaConfig& c) { c.rms_norm_eps = std::nan(""); }},
       {"init_std", [](LlamaConfig& c) { c.init_std = -1; }},
       {"loss_chunk_tokens", [](LlamaConfig& c) { c.loss_chunk_tokens = 0; }},
+      {"embedding_scale", [](LlamaConfig& c) { c.embedding_scale = 0; }},
+      {"attention_scale", [](LlamaConfig& c) { c.attention_scale = -1; }},
+      {"attention_soft_cap", [](LlamaConfig& c) { c.attention_soft_cap = std::nan(""); }},
+      {"logit_soft_cap", [](LlamaConfig& c) { c.logit_soft_cap = -30; }},
+      {"attention_dropout", [](LlamaConfig& c) { c.attention_dropout = 1; }},
+      {"windows", [](LlamaConfig& c) { c.windows = {4}; }},
+      {"windows",
+       [](LlamaConfig& c) {
+         c.windows = {4, -1};
+       }},
   };
   for (const auto& [name, change] : wrong) {
     LlamaConfig c = small();
@@ -158,6 +168,58 @@ TEST(Llama, RefusesImpossibleSizes) {
     EXPECT_NE(text.find(std::string("model.") + name), std::string::npos) << text;
   }
   testing::expect_error(1201, [] { make_llama(small(), DType::f16); });
+}
+
+TEST(Llama, RefusesImpossibleRopeScaling) {
+  using Kind = RopeScaling::Kind;
+  const auto refuses = [](const char* what, const RopeScaling& scaling) {
+    LlamaConfig c = small();
+    c.rope.scaling = scaling;
+    const std::string text = testing::expect_error(1201, [&] { make_llama(c, DType::f32); });
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  refuses("factor", {.kind = Kind::linear, .factor = 0});
+  refuses("original_max_position_embeddings", {.kind = Kind::yarn, .factor = 2});
+  refuses("running text beyond 8", {.kind = Kind::dynamic, .factor = 2, .original_max_positions = 8});
+  refuses("high_freq_factor", {.kind = Kind::llama3,
+                               .factor = 2,
+                               .original_max_positions = 8,
+                               .low_frequency_factor = 4,
+                               .high_frequency_factor = 4});
+  refuses("beta_slow", {.kind = Kind::yarn, .factor = 2, .original_max_positions = 8, .beta_slow = -1});
+  refuses("short_factor", {.kind = Kind::longrope, .original_max_positions = 8, .short_factors = {1}});
+  refuses("long_factor",
+          {.kind = Kind::longrope, .original_max_positions = 8, .short_factors = {1, 2}, .long_factors = {1, 0}});
+}
+
+// Gemma's norms multiply by 1 + weight: theirs begin at 0, and biases too.
+TEST(Llama, DeclaresWhatTheFamiliesAdd) {
+  LlamaConfig c = small();
+  c.qkv_bias = c.query_key_norms = c.post_norms = c.one_plus_norm_weights = true;
+  const Chain chain = make_llama(c, DType::f32);
+  std::vector<std::string> names;
+  for (const int p : chain.units[1]->parameters()) {
+    names.push_back(chain.parameters[p].name);
+    const bool is_vector = chain.parameters[p].rows == 1;
+    EXPECT_EQ(chain.parameters[p].init, is_vector ? Init::zeros : Init::normal) << names.back();
+    EXPECT_EQ(chain.parameters[p].decay, !is_vector) << names.back();
+  }
+  const std::vector<std::string> expected{"input_norm",
+                                          "qkv",
+                                          "qkv_bias",
+                                          "query_norm",
+                                          "key_norm",
+                                          "attention_output",
+                                          "attention_branch_norm",
+                                          "post_attention_norm",
+                                          "gate_up",
+                                          "down",
+                                          "mlp_branch_norm"};
+  ASSERT_EQ(names.size(), expected.size());
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], "layers.0." + expected[i]);
+  const ParameterSpec& bias = chain.parameters[chain.units[1]->parameters()[2]];
+  EXPECT_EQ(bias.logical[1].name, "model.layers.0.self_attn.k_proj.bias");
+  EXPECT_EQ(bias.logical[1].box, (Box{0, 1, 24, 32}));
 }
 
 // One micro-batch of 2 x 3 tokens whose side inputs a test may spoil.
