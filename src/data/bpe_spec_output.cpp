@@ -136,6 +136,7 @@ void read_decoder(const JsonPlace& decoder, BpeSpec& spec) {
   flatten(decoder, steps);
   if (!byte_level) {
     spec.decoder = read_character_decoder(steps);
+    spec.decoder.place = decoder.place();
     return;
   }
   if (steps.size() != 1 || steps[0]["type"].text() != "ByteLevel") {

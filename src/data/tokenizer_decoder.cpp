@@ -3,15 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
+
 namespace trireme::data {
 namespace {
 
 using Kind = DecoderStep::Kind;
 
-void replace_all(std::string& text, std::string_view pattern, std::string_view content) {
+constexpr std::size_t kMaxGrowth = 4;
+constexpr std::size_t kAlwaysAllowed = 64;
+
+void replace_all(std::string& text, std::string_view pattern, std::string_view content, std::size_t limit,
+                 const std::string& place) {
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = text.find(pattern); at != std::string::npos; at = text.find(pattern, done)) {
+    if (out.size() + content.size() > limit) {
+      throw Error(4105, place, "a decoder that makes tokens very much longer is not supported");
+    }
     out.append(text, done, at - done).append(content);
     done = at + pattern.size();
   }
@@ -46,11 +55,12 @@ TokenDecoder::TokenDecoder(DecoderSpec spec, std::vector<std::string> texts)
 
 std::string TokenDecoder::piece(const std::string& text, bool is_first) const {
   std::string piece = text;
+  const std::size_t limit = kMaxGrowth * text.size() + kAlwaysAllowed;
   for (const DecoderStep& step : spec_.each_token) {
     if (step.kind == Kind::replace) {
-      replace_all(piece, step.pattern, step.content);
+      replace_all(piece, step.pattern, step.content, limit, spec_.place);
     } else if (step.kind == Kind::metaspace) {
-      replace_all(piece, step.pattern, is_first && step.at_front_nothing ? "" : " ");
+      replace_all(piece, step.pattern, is_first && step.at_front_nothing ? "" : " ", limit, spec_.place);
     } else {
       for (std::int32_t i = 0; i < step.count && piece.starts_with(step.pattern); ++i) {
         piece.erase(0, step.pattern.size());

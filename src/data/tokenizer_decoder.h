@@ -23,6 +23,7 @@ struct DecoderStep {
 };
 
 struct DecoderSpec {
+  std::string place;                    // for errors
   std::vector<DecoderStep> each_token;  // in order, on each token's text by itself
   bool byte_tokens = false;             // then <0x41> is the byte 0x41
   std::string strip_front;              // then up to strip_count of this character go from the front of the whole text
@@ -33,7 +34,7 @@ struct DecoderSpec {
 // Immutable and thread-safe.
 class TokenDecoder {
  public:
-  // texts: of each id, as it is spelt.
+  // texts: of each id, as it is spelt. Error TR4105 where a step makes one very much longer.
   TokenDecoder(DecoderSpec spec, std::vector<std::string> texts);
 
   void append(std::int32_t id, DecodeState& state, std::string& text) const;

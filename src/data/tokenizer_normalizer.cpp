@@ -13,7 +13,7 @@ using Kind = NormalizerStep::Kind;
 
 // Beyond this, only a file that means harm grows a text.
 constexpr std::size_t kMaxGrowth = 32;
-constexpr std::size_t kAlwaysAllowed = 64u << 10;
+constexpr std::size_t kAlwaysAllowed = 256;
 
 std::string_view strip(std::string_view text, bool left, bool right) {
   std::size_t begin = 0, end = text.size();
@@ -68,19 +68,21 @@ Normalizer::Result Normalizer::run(std::string_view text, Scratch& scratch) cons
   const std::size_t limit = kMaxGrowth * text.size() + kAlwaysAllowed;
   Result result{text, true};
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const Result next = run_step(i, result.text, scratch[i]);
+    const Result next = run_step(i, result.text, limit, scratch[i]);
+    check_size(i, next.text.size(), limit);
     result = {next.text, result.keeps_front && next.keeps_front};
-    if (next.text.size() > limit) {
-      throw Error(
-          4111, steps_[i].place,
-          "the normalizer made " + std::to_string(next.text.size()) + " bytes of " + std::to_string(text.size()),
-          "no tokenizer makes texts longer by so much; fetch the file anew");
-    }
   }
   return result;
 }
 
-Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text, StepScratch& own) const {
+void Normalizer::check_size(std::size_t step, std::size_t size, std::size_t limit) const {
+  if (size <= limit) return;
+  throw Error(4111, steps_[step].place, "the normalizer makes a text more than 32 times as long",
+              "no tokenizer does that; fetch the file anew");
+}
+
+Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text, std::size_t limit,
+                                        StepScratch& own) const {
   const NormalizerStep& what = steps_[step];
   switch (what.kind) {
     case Kind::form: return {own.form->normalize(text), true};
@@ -95,21 +97,24 @@ Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text,
     }
     case Kind::prepend: {
       if (text.empty()) return {text, true};
+      check_size(step, what.content.size() + text.size(), limit);
       own.text.assign(what.content).append(text);
       return {own.text, true};
     }
     case Kind::replace: break;
   }
-  return replace(step, text, own);
+  return replace(step, text, limit, own);
 }
 
-Normalizer::Result Normalizer::replace(std::size_t step, std::string_view text, StepScratch& own) const {
+Normalizer::Result Normalizer::replace(std::size_t step, std::string_view text, std::size_t limit,
+                                       StepScratch& own) const {
   const NormalizerStep& what = steps_[step];
   std::size_t done = 0;
   bool keeps_front = true;
   own.text.clear();
   const auto take = [&](std::size_t begin, std::size_t end) {
     if (begin == 0) keeps_front = keeps_front && front_survives(text.substr(begin, end - begin), what.content);
+    check_size(step, own.text.size() + what.content.size(), limit);
     own.text.append(text, done, begin - done).append(what.content);
     done = end;
   };

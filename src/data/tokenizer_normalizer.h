@@ -53,8 +53,9 @@ class Normalizer {
  private:
   std::vector<NormalizerStep> steps_;
   std::vector<std::optional<SplitRegex>> regexes_;
-  Result run_step(std::size_t step, std::string_view text, StepScratch& own) const;
-  Result replace(std::size_t step, std::string_view text, StepScratch& own) const;
+  Result run_step(std::size_t step, std::string_view text, std::size_t limit, StepScratch& own) const;
+  Result replace(std::size_t step, std::string_view text, std::size_t limit, StepScratch& own) const;
+  void check_size(std::size_t step, std::size_t size, std::size_t limit) const;
 };
 
 }  // namespace trireme::data
