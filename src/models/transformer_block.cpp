@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 void copy(const Tensor& from, const Tensor& to) {
+  TRIREME_CHECK(to.data != nullptr, "a block copies to memory that it did not place");
   std::memcpy(to.data, from.data, from.bytes());
 }
 

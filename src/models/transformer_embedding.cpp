@@ -106,6 +106,7 @@ void TransformerEmbedding::backward(const BackwardArguments& arguments) const {
   }
   if (has_positions()) embedding_backward(batch.positions, dy, arguments.gradients[1], w.sort);
   if (facts_.embedding_scale != 1) {
+    TRIREME_CHECK(w.gradient.data != nullptr, "the embedding scales in memory that it did not place");
     if (dy.data != w.gradient.data) std::memcpy(w.gradient.data, dy.data, dy.bytes());
     dy = w.gradient;
     scale(facts_.embedding_scale, dy);
