@@ -1,4 +1,6 @@
 // tokenizer.json: what happens to the text before the model.
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "data/bpe_spec_json.h"
@@ -109,9 +111,13 @@ PretokenizerStep read_metaspace(const JsonPlace& step, const BpeSpec& spec) {
   found.marker = read_character(step["replacement"]);
   found.prepend = read_prepend_scheme(step);
   found.cuts = step["split"].boolean(true);
-  // Where a piece began before the normalizer is what counts there, and that is not kept.
-  if (found.prepend == Prepend::first && !spec.normalizer.empty() && !spec.steps.empty()) {
-    step.not_supported("prepend_scheme first behind a normalizer and another pre-tokenizer");
+  // Where a piece began before anything was put before the text is what counts there, and that is not kept.
+  const bool inserts = !spec.normalizer.empty() ||
+                       std::any_of(spec.steps.begin(), spec.steps.end(), [](const PretokenizerStep& earlier) {
+                         return earlier.kind == PretokenizerStep::Kind::metaspace;
+                       });
+  if (found.prepend == Prepend::first && !spec.steps.empty() && inserts) {
+    step.not_supported("prepend_scheme first behind a normalizer and a pre-tokenizer, or behind another Metaspace");
   }
   return found;
 }

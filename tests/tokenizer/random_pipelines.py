@@ -135,6 +135,8 @@ def draw_one(draw, learnt):
     late = any(step.get("prepend_scheme") == "first" for step in steps[1:])
     if before and first and (late or any(token["normalized"] for token in specials)):
         return None  # refused
+    if late and sum(step["type"] == "Metaspace" for step in steps) > 1:
+        return None  # refused
     description = families.describe(
         tokens,
         merges,
