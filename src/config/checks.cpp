@@ -87,6 +87,7 @@ void check_gpt2(const ModelPlan& model, const Checker& checker) {
 
 void check_model(const Plan& plan, const Checker& checker) {
   const ModelPlan& model = plan.model;
+  if (!model.path.empty()) return;  // by fill_from_model()
   if (model.family == "gpt2") check_gpt2(model, checker);
   checker.require(model.family == "gpt2" || model.hidden_dropout == 0, {"model.hidden_dropout"},
                   "model.hidden_dropout is set, but " + model.family + " has no dropout of its residual stream",

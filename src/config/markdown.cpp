@@ -51,6 +51,7 @@ All of these end the program with exit code 2, before anything was started or wr
 | TR2107 | not YAML |
 | TR2108 | YAML or text of a kind that is refused |
 | TR2109 | a setting on the command line that is not key=value |
+| TR2110 | a size of the model that the folder of model.path contradicts |
 | TR2190 | known, but not there yet |
 )";
 

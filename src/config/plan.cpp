@@ -46,6 +46,12 @@ void set(Plan& plan, const Key& key, const Value& value, Origin origin) {
   plan.origins[std::string(key.name)] = std::move(origin);
 }
 
+// Whether the folder of model.path decides the key.
+bool comes_from_model(const Plan& plan, const Key& key) {
+  return !plan.model.path.empty() && key.tier == Tier::supported && block_of(key.name) == "model" &&
+         key.name != "model.path";
+}
+
 bool has_rule(const Key& key) {
   return !key.rule.empty();
 }
@@ -53,7 +59,7 @@ bool has_rule(const Key& key) {
 void check_nothing_missing(const Plan& plan, const std::string& place) {
   std::string missing;
   for (const Key& key : keys()) {
-    if (!key.required || plan.origins.contains(std::string(key.name))) continue;
+    if (!key.required || comes_from_model(plan, key) || plan.origins.contains(std::string(key.name))) continue;
     missing += (missing.empty() ? "" : ", ") + std::string(key.name);
   }
   if (!missing.empty()) {
@@ -65,8 +71,14 @@ void check_nothing_missing(const Plan& plan, const std::string& place) {
 // Plain defaults first: values with a rule follow from them, and from those before them in the table.
 void set_defaults(Plan& plan, const std::string& place) {
   const Origin origin{"default", true};
+  for (const Key& key : keys()) {
+    const std::string name(key.name);
+    if (comes_from_model(plan, key) && !plan.origins.contains(name)) {
+      plan.origins[name] = {.place = plan.origins.at("model.path").place, .is_default = true, .is_of_model = true};
+    }
+  }
   const auto is_open = [&](const Key& key) {
-    return key.tier == Tier::supported && !plan.origins.contains(std::string(key.name));
+    return key.tier == Tier::supported && !comes_from_model(plan, key) && !plan.origins.contains(std::string(key.name));
   };
   for (const Key& key : keys()) {
     if (is_open(key) && !has_rule(key)) set(plan, key, key.optional ? Value() : parse_default(key), origin);
@@ -100,6 +112,30 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
   set_defaults(plan, place);
   check_plan(plan, place);
   return plan;
+}
+
+void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& place) {
+  Plan folder{};
+  folder.model = model;
+  for (const Key& key : keys()) {
+    if (!comes_from_model(plan, key)) continue;
+    const Value value = key.field.get(folder, key);
+    const auto origin = plan.origins.find(std::string(key.name));
+    if (origin == plan.origins.end() || origin->second.is_of_model) {
+      plan.origins[std::string(key.name)] = Origin{.place = place, .is_default = true, .is_of_model = true};
+      key.field.set(plan, key, value);
+    } else if (const Value given = key.field.get(plan, key); given != value && given != Value()) {
+      throw Error(2110, origin->second.place,
+                  std::string(key.name) + " is " + to_text(given) + ", but " + place + " says " + to_text(value),
+                  "leave it out: the folder of model.path decides; or train a model of other sizes without model.path");
+    }
+  }
+  if (plan.data.sequence_length > model.max_position_embeddings) {
+    throw Error(2104, plan.origins.at("data.sequence_length").place,
+                "data.sequence_length is " + std::to_string(plan.data.sequence_length) + ", but the model of " + place +
+                    " has " + std::to_string(model.max_position_embeddings) + " positions",
+                "lower data.sequence_length");
+  }
 }
 
 }  // namespace trireme::config

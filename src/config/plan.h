@@ -19,7 +19,10 @@ enum class Resume : std::uint8_t { automatic, must, never };
 enum class Receiver : std::uint8_t { tensorboard };
 
 struct ModelPlan {
-  std::string family;  // "llama", "gpt2"
+  // A Hugging Face folder, or org/name of one in the local cache: weights and sizes come from it. The sizes below that
+  // the configuration does not give are then unset until fill_from_model().
+  std::string path;
+  std::string family;  // "llama", "gpt2"; with path the model_type of its config.json
   std::int64_t hidden_size, intermediate_size, num_layers, num_heads, num_key_value_heads, head_dim,
       max_position_embeddings;
   std::optional<std::int64_t> vocab_size;  // unset: the data's tokenizer decides
@@ -90,6 +93,7 @@ struct MonitorPlan {
 struct Origin {
   std::string place;
   bool is_default = false;
+  bool is_of_model = false;  // left open for, or set by, fill_from_model()
 };
 
 struct Plan {
@@ -116,8 +120,13 @@ Plan load_plan(const std::filesystem::path& file, std::span<const std::string> o
 // `name`. Tests and checkpoints.
 Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides);
 
-// Every key with its value, as YAML that load_plan() reads back to the same plan, numbers bit for bit (origins and
-// notices are new then). Written as config.resolved.yaml.
+// What the folder of model.path says of the model block: sets what the configuration leaves open, with `place` as
+// origin. A size that the configuration gives and the folder contradicts is Error TR2110, a sequence_length above the
+// model's positions TR2104.
+void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& place);
+
+// Every key with its value (not those that come from the folder of model.path), as YAML that load_plan() reads back to
+// the same plan, numbers bit for bit (origins and notices are new then). Written as config.resolved.yaml.
 std::string to_yaml(const Plan& plan);
 
 // The same as a table with the origin of each value, for --dry-run.

@@ -27,8 +27,6 @@ Key no_effect(std::string_view name, std::string_view doc, std::vector<Alias> al
 
 std::vector<Key> model_and_training_keys() {
   return {
-      not_yet("model.path", Type::path, {}, "A Hugging Face folder to start from.",
-              {{"model_name_or_path", kHuggingFace}, {"pretrained_model_name_or_path", kHuggingFace}}),
       not_yet("model.rope_scaling", Type::any, {}, "Stretched rotary positions."),
       not_yet("model.hidden_act", Type::text, {"silu"}, "Another activation than SwiGLU's."),
       not_yet("model.attention_bias", Type::boolean, {"false"}, "Biases of the attention projections."),

@@ -29,6 +29,15 @@ Value default_intermediate_size(const Plan& plan) {
 
 std::vector<Key> model_size_keys() {
   return {
+      {.name = "model.path",
+       .type = Type::path,
+       .optional = true,
+       .aliases = {{"model_name_or_path", kHuggingFace},
+                   {"pretrained_model_name_or_path", kHuggingFace},
+                   {"name_or_path", kHuggingFace}},
+       .field = field<&Plan::model, &ModelPlan::path>(),
+       .doc = "Hugging Face folder, or org/name of one in the local cache, to start from: its weights, its sizes. "
+              "Other keys of this block are then not needed and may not contradict it."},
       {.name = "model.family",
        .type = Type::choice,
        .fallback = "llama",

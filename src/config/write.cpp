@@ -20,6 +20,12 @@ std::string readable(const Value& value) {
   return text == nullptr ? to_text(value) : shown(*text);
 }
 
+// Keys that the folder of model.path decides are not written: they come from it again.
+bool is_open(const Plan& plan, const Key& key) {
+  const auto origin = plan.origins.find(std::string(key.name));
+  return origin != plan.origins.end() && origin->second.is_of_model;
+}
+
 std::string padded(std::string text, std::size_t width) {
   std::size_t characters = 0;
   for (const char c : text) characters += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
@@ -38,6 +44,7 @@ std::string to_yaml(const Plan& plan) {
       block = block_of(key.name);
       result += std::string(block) + ":\n";
     }
+    if (is_open(plan, key)) continue;
     if (!block.empty()) result += "  ";
     result += std::string(leaf_of(key.name)) + ": " + to_text(value_of(plan, key)) + "\n";
   }

@@ -4,6 +4,7 @@
 
 #include "models/model.h"
 #include "train/data_sets.h"
+#include "train/model_source.h"
 #include "train/resolve.h"
 
 namespace trireme::train {
@@ -14,13 +15,31 @@ std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
+// Where the weights will come from. Opens and checks a folder's, unless a checkpoint will be resumed from.
+std::string describe_weights(const config::Plan& plan, const ModelSource* source, const Chain& chain) {
+  if (plan.checkpoint.resume != config::Resume::never) {
+    const auto checkpoints = checkpoint::list(plan.output_dir / "checkpoints");
+    if (!checkpoints.empty()) return "checkpoint " + checkpoints.front().folder.string();
+  }
+  if (source == nullptr) return fmt::format("drawn anew, seed {}", plan.training.seed);
+  const checkpoint::ModelWeights weights(source->folder, chain.parameters);
+  return fmt::format("{} ({}, {} file{} of {}, {})", source->folder.string(), source->config.model_type,
+                     weights.files().size(), weights.files().size() == 1 ? "" : "s",
+                     mebibytes(static_cast<std::int64_t>(weights.bytes())), to_string(weights.dtype()));
+}
+
 }  // namespace
 
-std::string describe_run(const config::Plan& plan, int world_size) {
+std::string describe_run(const config::Plan& given, int world_size) {
+  config::Plan plan = given;
+  const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);
   open_evaluation_data(plan, dataset);
-  const ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size);
+  ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
+                            source ? &source->config.model : nullptr);
+  if (source) check_tokenizer(*source, dataset, run.notices);
   const Chain chain = make_chain(run.model, run.compute_dtype);
+  const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
   const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);
 
   std::string text = config::explain(plan);
@@ -28,6 +47,7 @@ std::string describe_run(const config::Plan& plan, int world_size) {
   for (const std::string& notice : run.notices) text += "notice: " + notice + "\n";
   for (const std::string& notice : notices_of(dataset)) text += "notice: " + notice + "\n";
   text += fmt::format("\nparameters         {} ({})\n", chain.num_parameters(), to_string(run.compute_dtype));
+  text += fmt::format("weights            {}\n", weights);
   text += fmt::format("kernels            {}\n", kernels::to_string(kernels::level()));
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),
                       plan.data.sequence_length, dataset.vocabulary());

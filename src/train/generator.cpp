@@ -7,38 +7,13 @@
 #include "base/random.h"
 #include "chain/forward.h"
 #include "checkpoint/checkpoint.h"
-#include "config/plan.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
-#include "train/resolve.h"
+#include "train/model_source.h"
 
 namespace trireme::train {
 
-namespace {
-
 namespace fs = std::filesystem;
-
-struct Found {
-  fs::path folder, run;
-};
-
-// A step's folder has a manifest; a run's folder has checkpoints/.
-Found find_checkpoint(const fs::path& where) {
-  const fs::path at = fs::absolute(where).lexically_normal();
-  if (fs::exists(at / "manifest.json")) return {at, at.parent_path().parent_path()};
-  const fs::path checkpoints = fs::exists(at / "checkpoints") ? at / "checkpoints" : at;
-  std::vector<std::string> rejected;
-  const auto candidates = checkpoint::list(checkpoints, &rejected);
-  if (candidates.empty()) {
-    throw Error(
-        5052, where.string(),
-        "no valid checkpoint here" + (rejected.empty() ? std::string() : "; the last reason: " + rejected.back()),
-        "give the output_dir of a run that saved, or one of its checkpoints/step-N folders");
-  }
-  return {candidates.front().folder, checkpoints.parent_path()};
-}
-
-}  // namespace
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double u) {
   std::vector<std::int32_t> order(logits.size());
@@ -70,7 +45,7 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 }
 
 Generator::Generator(const fs::path& where) {
-  const Found found = find_checkpoint(where);
+  const FoundCheckpoint found = find_checkpoint(where);
   const checkpoint::Reader reader(found.folder);
   const checkpoint::Manifest& manifest = reader.manifest();
   step_ = manifest.step;
@@ -79,11 +54,7 @@ Generator::Generator(const fs::path& where) {
     throw Error(5053, (found.run / "tokenizer").string(), "is not the tokenizer that the checkpoint was trained with",
                 "restore the run's own tokenizer folder");
   }
-  config::Plan plan = config::parse_plan(manifest.plan_yaml, found.folder.string() + "/manifest.json", {});
-  plan.training.mixed_precision = config::MixedPrecision::no;
-  plan.training.max_steps = 1;  // resolve() needs some; nothing is trained here
-  plan.training.global_batch_size.reset();
-  chain_ = make_chain(resolve(plan, {tokenizer_->vocabulary(), 1}, 1).model, DType::f32);
+  chain_ = make_chain(model_of_checkpoint(found, manifest, tokenizer_->vocabulary()), DType::f32);
 
   std::vector<Tensor> views;
   for (const ParameterSpec& spec : chain_.parameters) {

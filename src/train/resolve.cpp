@@ -101,6 +101,17 @@ Gpt2Config gpt2_of(const config::ModelPlan& m, std::int64_t vocabulary) {
           .residual_dropout = m.hidden_dropout};
 }
 
+const ModelConfig& check_vocabulary(const Plan& plan, const DataFacts& data, const ModelConfig& model) {
+  const std::int64_t vocabulary = std::visit([](const auto& known) { return known.vocabulary; }, model);
+  if (vocabulary < data.vocabulary) {
+    throw Error(2240, place_of(plan, "model.path"),
+                "the model has a vocabulary of " + std::to_string(vocabulary) + ", but the data's tokenizer has " +
+                    std::to_string(data.vocabulary) + " ids",
+                "prepare the data with the model's own tokenizer: trireme data prepare --tokenizer " + plan.model.path);
+  }
+  return model;
+}
+
 ModelConfig model_of(const Plan& plan, const DataFacts& data) {
   const config::ModelPlan& m = plan.model;
   if (m.vocab_size && *m.vocab_size < data.vocabulary) {
@@ -116,9 +127,11 @@ ModelConfig model_of(const Plan& plan, const DataFacts& data) {
 
 }  // namespace
 
-ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume) {
+ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
+                    const ModelConfig* model) {
+  TRIREME_CHECK((model != nullptr) == !plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
-  run.model = model_of(plan, data);
+  run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
   run.compute_dtype = plan.training.mixed_precision == config::MixedPrecision::bf16 ? DType::bf16 : DType::f32;
   const std::int64_t micro = plan.training.micro_batch_size;
   const std::int64_t micro_batches = micro_batches_of(plan, world_size, resume, run.notices);

@@ -35,7 +35,9 @@ struct ResolvedRun {
 
 // Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks
 // than micro-batches, a vocabulary below the tokenizer's, less than one step of data.
+//
+// model: of the folder of model.path, else the plan's sizes are the model's.
 ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,
-                    const std::optional<ResumeFacts>& resume = std::nullopt);
+                    const std::optional<ResumeFacts>& resume = std::nullopt, const ModelConfig* model = nullptr);
 
 }  // namespace trireme::train

@@ -57,13 +57,18 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
     : plan_(plan), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
   resumed_step_ = agree_on_checkpoint();
+  model_ = open_model_source(plan_);
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
-                 facts_of(resumed_.get()));
+                 facts_of(resumed_.get()), model_ ? &model_->config.model : nullptr);
+  if (model_) check_tokenizer(*model_, train_data_, run_.notices);
   chain_ = make_chain(run_.model, run_.compute_dtype);
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
     load(*resumed_);
     resumed_.reset();
+  } else if (model_) {
+    load_weights(checkpoint::ModelWeights(model_->folder, chain_.parameters), engine_->state());
+    engine_->state().refresh_weights();
   } else {
     engine_->state().initialize(plan_.training.seed);
   }
@@ -86,6 +91,7 @@ void Trainer::begin() {
   const auto& folder = plan_.output_dir;
   write_file_atomic(folder / "config.resolved.yaml", config::to_yaml(plan_));
   data::save_tokenizer(train_data_.tokenizer_folder().string(), folder / "tokenizer");
+  if (model_) keep_model_files(model_->folder, folder);
   sinks_.push_back(monitor::make_jsonl(folder / "metrics.jsonl", step_));
   epoch_loss_.emplace(train_data_.num_samples(), static_cast<std::uint64_t>(run_.global_batch_size));
   epoch_loss_->restore(folder / "metrics.jsonl", step_);

@@ -22,6 +22,7 @@
 #include "engine/engine.h"
 #include "monitor/epoch_loss.h"
 #include "monitor/metrics.h"
+#include "train/model_source.h"
 #include "train/resolve.h"
 
 namespace trireme::train {
@@ -73,6 +74,7 @@ class Trainer {
   data::Dataset train_data_;
   std::unique_ptr<data::Dataset> held_out_;
   std::unique_ptr<checkpoint::Reader> resumed_;  // until loaded
+  std::optional<ModelSource> model_;
   ResolvedRun run_;
   Chain chain_;
   std::unique_ptr<engine::Engine> engine_;

@@ -127,7 +127,6 @@ const std::vector<WrongInput> kNotYet = {
     override_case("Fp8", "training.mixed_precision=fp8", 2190, "not yet"),
     override_case("Recompute", "training.gradient_checkpointing=true", 2190, "not yet"),
     override_case("AsyncSave", "checkpoint.async=on", 2190, "not yet"),
-    override_case("PretrainedModel", "model.path=Llama", 2190, "not yet"),
     override_case("OtherFamily", "model.family=Qwen2", 2190, "not yet"),
     override_case("Receivers", "monitor.report_to=[none, wandb]", 2190, "not yet"),
     override_case("UnknownReceiver", "monitor.report_to=[tensorbord]", 2102, "did you mean tensorboard?"),
