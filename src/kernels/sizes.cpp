@@ -10,7 +10,7 @@ std::int64_t attention_workspace(DType dtype, std::int64_t T, std::int64_t D, in
   return AttentionWorkspace(T, D, size_of(dtype)).bytes * threads;
 }
 
-std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C) {
+std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t /*C*/) {
   return (V + 2 + N) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 

@@ -41,7 +41,8 @@ std::vector<std::string> worker_environment(const LaunchOptions& options, int ra
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     bool replaced = false;
-    for (const auto& [name, value] : own) replaced = replaced || text.starts_with(name + "=");
+    for (const auto& [name, value] : own)
+      replaced = replaced || (text.starts_with(name) && text.substr(name.size()).starts_with('='));
     if (!replaced) result.emplace_back(text);
   }
   for (const auto& [name, value] : own) {

@@ -40,7 +40,8 @@ TEST(Random, UniformsAreInsideTheOpenIntervalAndEvenlySpread) {
     ++bins[static_cast<std::size_t>(value * kBins)];
   }
   double chi_square = 0;
-  for (const int count : bins) chi_square += std::pow(count - kDraws / kBins, 2) / (kDraws / kBins);
+  const double expected = static_cast<double>(kDraws) / kBins;
+  for (const int count : bins) chi_square += std::pow(count - expected, 2) / expected;
   EXPECT_LT(chi_square, 85.4) << "one in a thousand at 49 degrees of freedom";
 }
 
