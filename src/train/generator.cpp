@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "chain/forward.h"
 #include "checkpoint/checkpoint.h"
+#include "data/tokenizer_stream.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "train/model_source.h"
@@ -97,19 +98,24 @@ std::string Generator::generate(std::string_view prompt, const SamplingOptions& 
   std::vector<std::int32_t> ids{tokenizer_->end_of_document()};
   const std::vector<std::int32_t> given = tokenizer_->encode(prompt);
   ids.insert(ids.end(), given.begin(), given.end());
+  data::TextStream stream(*tokenizer_);
+  stream.pass_over(given);
   std::string text;
-  const std::uint64_t stream = stream_id("generate");
+  const auto take = [&](const std::string& piece) {
+    text += piece;
+    if (on_text && !piece.empty()) on_text(piece);
+  };
+  const std::uint64_t draws = stream_id("generate");
   for (std::int64_t i = 0; i < options.max_tokens; ++i) {
     const std::vector<float> logits = next_logits(ids);
     const auto known = std::span(logits).first(static_cast<std::size_t>(tokenizer_->vocabulary()));
     const std::int32_t next =
-        sample_token(known, options, random_uniform(options.seed, stream, static_cast<std::uint64_t>(i)));
+        sample_token(known, options, random_uniform(options.seed, draws, static_cast<std::uint64_t>(i)));
     if (next == tokenizer_->end_of_document()) break;
     ids.push_back(next);
-    const std::string piece = tokenizer_->decode(&next, 1);
-    text += piece;
-    if (on_text) on_text(piece);
+    take(stream.push(next));
   }
+  take(stream.finish());
   return text;
 }
 

@@ -32,8 +32,8 @@ class Generator {
   explicit Generator(const std::filesystem::path& where);
   ~Generator();
 
-  // Continues the prompt; ends early at an end-of-document mark. Calls on_text with the bytes of each token as they
-  // come. An empty prompt begins a document. Contexts longer than the model's positions slide.
+  // Continues the prompt; ends early at an end-of-document mark. Calls on_text with whole characters as they come. An
+  // empty prompt begins a document. Contexts longer than the model's positions slide.
   std::string generate(std::string_view prompt, const SamplingOptions& options,
                        const std::function<void(std::string_view)>& on_text = {});
 
