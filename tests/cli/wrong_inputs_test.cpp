@@ -90,7 +90,7 @@ std::vector<std::string> launch(const Case& c, int ranks, const std::vector<std:
 TEST(WrongInputs, OfTheCommandLine) {
   const Case c;
   expect_error(c, {"trian"}, {2, {"trian"}});
-  expect_error(c, {"convert"}, {2, {"not yet"}});
+  expect_error(c, {"convert"}, {2, {"SOURCE"}});
   expect_error(c, {"train"}, {2, {"configuration file"}});
   expect_error(c, {"train", (c.path() / "none.yaml").string()}, {2, {"none.yaml"}});
   expect_error(c, train(c, {"--use-fsdp"}), {2, {"not yet", "full_shard"}});
