@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "checkpoint/block_digest.h"
 #include "support/expect_error.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 
@@ -215,14 +216,14 @@ TEST_F(Safetensors, RefusesNamesThatAreThereTwice) {
 
 // Written by us, read by the library of the format's inventors.
 TEST_F(Safetensors, HuggingFacesReaderLoadsOurFiles) {
-  const std::string python = std::string(TRIREME_SOURCE_DIR) + "/.deps/oracle/bin/python";
-  if (!fs::exists(python)) GTEST_SKIP() << "no .deps/oracle (scripts/setup.sh --tests makes it)";
+  if (!fs::exists(trireme::testing::kOraclePython))
+    GTEST_SKIP() << "no .deps/oracle (scripts/setup.sh --tests makes it)";
   const std::vector<float> a{1, 2, 3, 4, 5, 6};
   const std::vector<TensorToWrite> tensors{{"w", {DType::f32, {2, 3}, std::as_bytes(std::span(a))}},
                                            {"s", {DType::f32, {}, std::as_bytes(std::span(a).first(1))}}};
   write_safetensors(path(), tensors, {{"format", "pt"}});
   const auto result =
-      trireme::testing::run({python, "-W", "ignore", "-c",
+      trireme::testing::run({trireme::testing::kOraclePython, "-W", "ignore", "-c",
                              "import importlib.util, sys; importlib.util.find_spec('torch') or sys.exit(77);"
                              "from safetensors.torch import load_file; t = load_file(sys.argv[1]);"
                              "print(sorted(t), t['w'].tolist(), tuple(t['s'].shape), float(t['s']))",

@@ -10,6 +10,7 @@
 
 #include "checkpoint/model_folder.h"
 #include "families/chain_run.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 
@@ -17,16 +18,6 @@ namespace trireme::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kPython = TRIREME_SOURCE_DIR "/.deps/oracle/bin/python";
-
-bool has_transformers() {
-  const fs::path oracle = TRIREME_SOURCE_DIR "/.deps/oracle/lib";
-  if (!fs::exists(kPython) || !fs::exists(oracle)) return false;
-  return std::any_of(fs::directory_iterator(oracle), fs::directory_iterator{}, [](const auto& version) {
-    return fs::exists(version.path() / "site-packages/transformers/__init__.py");
-  });
-}
 
 template <class T>
 std::vector<T> values_of(const checkpoint::SafetensorsFile& file, const std::string& name) {
@@ -113,9 +104,11 @@ class Family {
 
 // One test for all: making the models takes most of its time.
 TEST(Families, ComputeWhatTransformersComputes) {
-  if (!has_transformers()) GTEST_SKIP() << "no Python package transformers in .deps/oracle (scripts/setup.sh --tests)";
+  if (!oracle_has("transformers/__init__.py"))
+    GTEST_SKIP() << "no Python package transformers in .deps/oracle (scripts/setup.sh --tests)";
   const TemporaryFolder folder;
-  const ProcessResult made = run({kPython, TRIREME_SOURCE_DIR "/tests/families/families.py", folder.path().string()});
+  const ProcessResult made =
+      run({kOraclePython, TRIREME_SOURCE_DIR "/tests/families/families.py", folder.path().string()});
   ASSERT_EQ(made.exit_code, 0) << made.err;
   int families = 0;
   for (const auto& entry : fs::directory_iterator(folder.path())) {

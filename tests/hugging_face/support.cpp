@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "chain/forward.h"
 #include "models/model.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 
@@ -18,21 +19,15 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kSource = TRIREME_SOURCE_DIR;
-const fs::path kOracle = kSource / ".deps/oracle";
 
 }  // namespace
 
 bool has_transformers() {
-  std::error_code error;
-  for (fs::directory_iterator at(kOracle / "lib", error), end; !error && at != end; at.increment(error)) {
-    if (fs::exists(at->path() / "site-packages/transformers") && fs::exists(at->path() / "site-packages/torch"))
-      return true;
-  }
-  return false;
+  return oracle_has("transformers") && oracle_has("torch");
 }
 
 std::string run_script(const std::string& script, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command{kOracle / "bin/python", kSource / "tests/hugging_face" / script};
+  std::vector<std::string> command{kOraclePython, kSource / "tests/hugging_face" / script};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const ProcessResult result = run(command, {{"OMP_WAIT_POLICY", "passive"}});
   EXPECT_EQ(result.exit_code, 0) << script << ": " << result.out << result.err;

@@ -10,6 +10,7 @@
 #include "checkpoint/model_export.h"
 #include "hugging_face/support.h"
 #include "support/expect_error.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 #include "train/convert.h"
@@ -192,7 +193,7 @@ TEST(ModelFolders, ARunStartsFromTheWeightsAndExportsWhatItLearnt) {
 TEST(ModelFolders, APickleIsConvertedOutsideAndAHostileOneIsRefused) {
   if (!has_transformers()) GTEST_SKIP() << kNoTransformers;
   const Case c;
-  const fs::path python = fs::path(TRIREME_SOURCE_DIR) / ".deps/oracle/bin/python", parent = c.folder().parent_path();
+  const fs::path python = kOraclePython, parent = c.folder().parent_path();
   const fs::path script = fs::path(TRIREME_SOURCE_DIR) / "tools/import_torch.py";
   const std::string make =
       "import sys, torch, safetensors.torch as s\nfolder = sys.argv[1]\n"

@@ -18,6 +18,7 @@
 #include "monitor/event_file.h"
 #include "monitor/metrics.h"
 #include "support/expect_error.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/seed.h"
 #include "support/small_disk.h"
@@ -36,7 +37,7 @@ const char* const kSkipped = "no TensorBoard in .deps/oracle (scripts/setup.sh -
 
 std::vector<std::string> oracle(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
-                   {kSource + "/.deps/oracle/bin/python", "-B", kSource + "/tests/monitor/tensorboard_oracle.py"});
+                   {trireme::testing::kOraclePython, "-B", kSource + "/tests/monitor/tensorboard_oracle.py"});
   return arguments;
 }
 

@@ -9,6 +9,7 @@
 #include "data/tokenizer.h"
 #include "data/tokenizer_stream.h"
 #include "data/tokenizer_text.h"
+#include "support/oracle.h"
 #include "tokenizer/varied_text.h"
 
 namespace trireme::data {
@@ -17,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path kSource = TRIREME_SOURCE_DIR;
-const fs::path kPython = kSource / ".deps/oracle/bin/python";
 
 std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   TextStream stream(tokenizer);
@@ -33,12 +33,12 @@ std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>
 }  // namespace
 
 bool has_python_oracle() {
-  return fs::exists(kPython);
+  return fs::exists(testing::kOraclePython);
 }
 
 void run_oracle(const std::string& arguments) {
-  const std::string command =
-      "'" + kPython.string() + "' -B '" + (kSource / "tests/tokenizer/oracle.py").string() + "' " + arguments;
+  const std::string command = "'" + std::string(testing::kOraclePython) + "' -B '" +
+                              (kSource / "tests/tokenizer/oracle.py").string() + "' " + arguments;
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "support/expect_error.h"
+#include "support/oracle.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 #include "train/tiny_run.h"
@@ -16,7 +17,6 @@ namespace trireme::testing {
 namespace {
 
 const std::string kSource = TRIREME_SOURCE_DIR;
-const std::string kPython = kSource + "/.deps/oracle/bin/python";
 
 std::vector<nlohmann::json> events(const TinyRun& run, const std::string& name) {
   std::vector<nlohmann::json> found;
@@ -96,9 +96,9 @@ TEST(Padded, LossAndGradientNormAreThoseOfTransformers) {
   run.micro_batch_size = 5;  // all 50 in one step
   const TinyResult result = train_tiny(run);
   std::ofstream(folder.path() / "texts.json") << nlohmann::json(short_documents().texts);
-  const ProcessResult oracle = testing::run(
-      {kPython, "-B", kSource + "/tests/train/padded_oracle.py", run.output_dir, folder.path() / "texts.json", "24"},
-      {{"TOKENIZERS_PARALLELISM", "false"}, {"OMP_NUM_THREADS", "1"}});
+  const ProcessResult oracle = testing::run({kOraclePython, "-B", kSource + "/tests/train/padded_oracle.py",
+                                             run.output_dir, folder.path() / "texts.json", "24"},
+                                            {{"TOKENIZERS_PARALLELISM", "false"}, {"OMP_NUM_THREADS", "1"}});
   if (oracle.exit_code == 77 || oracle.exit_code == 127) {
     GTEST_SKIP() << "no transformers in .deps/oracle (scripts/setup.sh --tests installs it)";
   }
@@ -158,7 +158,7 @@ TEST(Receivers, TensorBoardHasTheCurvesOfAResumedRun) {
   run.stop_at = {};
   train_tiny(run);
   const ProcessResult oracle =
-      testing::run({kPython, "-B", kSource + "/tests/monitor/tensorboard_oracle.py", "equal", run.output_dir});
+      testing::run({kOraclePython, "-B", kSource + "/tests/monitor/tensorboard_oracle.py", "equal", run.output_dir});
   if (oracle.exit_code == 77 || oracle.exit_code == 127) {
     GTEST_SKIP() << "no TensorBoard in .deps/oracle (scripts/setup.sh --tests installs it)";
   }
