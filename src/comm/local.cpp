@@ -159,17 +159,20 @@ class LocalCommunicator final : public Communicator {
     if (bytes.empty()) return std::make_unique<EmptyTransfer>();
     // Only read from: the mailbox never writes to a sender's bytes.
     auto* data = const_cast<std::byte*>(bytes.data());
+    const std::lock_guard lock(closing_);
     return std::make_unique<LocalTransfer>(world_, world_->mailbox(rank_, to), kSender, rank_, data, bytes.size());
   }
 
   std::unique_ptr<Transfer> receive(std::span<std::byte> bytes, int from) override {
     check_peer(from);
     if (bytes.empty()) return std::make_unique<EmptyTransfer>();
+    const std::lock_guard lock(closing_);
     return std::make_unique<LocalTransfer>(world_, world_->mailbox(from, rank_), kReceiver, rank_, bytes.data(),
                                            bytes.size());
   }
 
   void abort(const std::string& reason) noexcept override {
+    const std::lock_guard lock(closing_);
     world_->close(rank_, {1102, "communication was broken off: " + reason},
                   {1101, place_of(rank_) + " broke off: " + reason});
   }
@@ -182,6 +185,7 @@ class LocalCommunicator final : public Communicator {
 
   std::shared_ptr<World> world_;
   int rank_;
+  std::mutex closing_;  // a rank that the first closed pair sets free must not still find another one open
 };
 
 }  // namespace
