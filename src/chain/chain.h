@@ -14,6 +14,9 @@ struct Chain {
   DType compute_dtype = DType::f32;
   std::int64_t vocabulary = 0;  // logical V: ids are below it
   std::int64_t max_positions = 0;
+  // A sequence that reaches one of these positions is computed otherwise from its first on (longrope's second set of
+  // frequencies): what units kept of it is void then, and rows on both sides do not go into one batch.
+  std::vector<std::int64_t> position_borders;
   std::int64_t num_parameters() const;  // logical elements, tied ones once
 };
 

@@ -13,7 +13,24 @@ std::int64_t largest_boundary(const Chain& chain, const BatchShape& shape) {
   return (bytes + 255) / 256 * 256;
 }
 
+std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
 }  // namespace
+
+SequenceCache::SequenceCache(const Chain& chain, std::int64_t tokens, std::byte* memory) {
+  for (const auto& unit : chain.units) {
+    places_.push_back(memory);
+    memory += whole_lines(unit->cache_bytes(tokens));
+  }
+}
+
+std::int64_t cache_bytes(const Chain& chain, std::int64_t tokens) {
+  std::int64_t bytes = 0;
+  for (const auto& unit : chain.units) bytes += whole_lines(unit->cache_bytes(tokens));
+  return bytes;
+}
 
 std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
   std::int64_t workspace = chain.units.back()->describe(Phase::backward, shape).workspace_bytes;  // the loss
@@ -24,14 +41,16 @@ std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
 }
 
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
-                          std::byte* memory) {
+                          std::byte* memory, std::span<const SequenceCache* const> caches) {
   const std::int64_t boundary = largest_boundary(chain, batch.shape);
   HeadInput result;
+  std::vector<std::byte*> of_rows(caches.size());
   result.workspace = memory + 2 * boundary;
   for (std::size_t u = 0; u + 1 < chain.units.size(); ++u) {
     std::byte* place = memory + static_cast<std::int64_t>(u % 2) * boundary;
     std::vector<Tensor> output = boundary_views(chain.units[u]->output(batch.shape), place);
-    chain.units[u]->forward({batch, parameters[u], result.boundary, output, nullptr, result.workspace});
+    for (std::size_t b = 0; b < caches.size(); ++b) of_rows[b] = caches[b]->of_unit(u);
+    chain.units[u]->forward({batch, parameters[u], result.boundary, output, nullptr, result.workspace, of_rows});
     result.boundary = std::move(output);
   }
   return result;

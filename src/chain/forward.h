@@ -14,12 +14,25 @@ struct HeadInput {
   std::byte* workspace = nullptr;  // enough for the head's loss and logits
 };
 
+// What the units keep of one sequence while it grows, in memory of cache_bytes(chain, tokens) for as many tokens as it
+// will ever have. Holds nothing itself.
+class SequenceCache {
+ public:
+  SequenceCache(const Chain& chain, std::int64_t tokens, std::byte* memory);
+  std::byte* of_unit(std::size_t unit) const { return places_[unit]; }
+
+ private:
+  std::vector<std::byte*> places_;
+};
+std::int64_t cache_bytes(const Chain& chain, std::int64_t tokens);
+
 // Bytes of memory that forward_to_head() needs for batches of at most this shape.
 std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape);
 
 // Runs every unit but the head, with two boundaries that take turns. parameters[u] are unit u's views. memory holds
-// forward_bytes() of the batch's shape or a larger one, and carries the result.
+// forward_bytes() of the batch's shape or a larger one, and carries the result. caches: of each row's sequence where
+// the batch has a past.
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
-                          std::byte* memory);
+                          std::byte* memory, std::span<const SequenceCache* const> caches = {});
 
 }  // namespace trireme

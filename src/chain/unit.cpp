@@ -27,6 +27,9 @@ std::int64_t boundary_bytes(const BoundarySpec& spec) {
   return bytes;
 }
 
+std::int64_t Unit::cache_bytes(std::int64_t) const {
+  return 0;
+}
 void Unit::forward(const ForwardArguments&) const {
   refuse(*this, "forward: the head runs by loss()");
 }

@@ -16,6 +16,8 @@ namespace trireme {
 struct BatchShape {
   std::int64_t batch = 1;     // B
   std::int64_t sequence = 1;  // T
+  // Generation: tokens that any row's sequence may have before these T, kept in caches. Sizes memory.
+  std::int64_t past = 0;
   std::int64_t tokens() const { return batch * sequence; }
 };
 
@@ -25,10 +27,20 @@ struct Batch {
   const std::int32_t* ids = nullptr;        // 0 .. V-1
   const std::int32_t* labels = nullptr;     // next token, or -1: counts nothing
   const std::int32_t* positions = nullptr;  // for RoPE; start anew at document borders when asked
-  const std::int32_t* starts = nullptr;     // first position in the row that attention may reach (document border)
+  // First place in the row's sequence that attention may reach (document border); with a past, 0 is the past's first.
+  const std::int32_t* starts = nullptr;
   // [B] dropout_key() of each sample. nullptr: nothing is dropped (evaluation, generation).
   const std::uint64_t* dropout_keys = nullptr;
+  // [B] generation: tokens that each row's sequence has before these, at most shape.past. nullptr: none, rows are whole
+  // sequences.
+  const std::int32_t* past = nullptr;
 };
+
+// The place of the batch's token n in its row's sequence.
+inline std::int64_t place_in_sequence(const Batch& batch, std::int64_t n) {
+  const std::int64_t past = batch.past == nullptr ? 0 : batch.past[n / batch.shape.sequence];
+  return past + n % batch.shape.sequence;
+}
 
 // What a sample's dropout masks are drawn from. sample: its place in the order of all samples of the run.
 std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::uint64_t sample);
@@ -66,6 +78,8 @@ struct ForwardArguments {
   std::span<const Tensor> output;      // written
   std::byte* saved = nullptr;          // nullptr: no backward will follow, nothing is kept
   std::byte* workspace = nullptr;
+  // [B] with batch.past only: what this unit keeps of each row's sequence. Read, and gets the new tokens' part.
+  std::span<std::byte* const> caches = {};
 };
 
 struct BackwardArguments {
@@ -101,6 +115,9 @@ class Unit {
   virtual const std::vector<int>& parameters() const = 0;          // indices into the model's parameter list
   virtual BoundarySpec output(const BatchShape& shape) const = 0;  // empty for the head
   virtual UnitCost describe(Phase phase, const BatchShape& shape) const = 0;
+  // Bytes that this unit keeps of a sequence of so many tokens for those that follow (keys and values): a prefix of
+  // what it keeps of a longer one.
+  virtual std::int64_t cache_bytes(std::int64_t tokens) const;
   virtual void forward(const ForwardArguments& arguments) const;    // not the head's; throws there
   virtual void backward(const BackwardArguments& arguments) const;  // not the head's
   virtual LossResult loss(const LossArguments& arguments) const;    // the head's only

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -152,6 +153,26 @@ HuggingFaceConfig read_model_config(const fs::path& folder) {
   if (fs::file_size(path, ignored) > (1 << 20))
     throw Error(5060, path.string(), "is larger than any config.json", kFetchAgain);
   return parse_hugging_face_config(read_file(path), path.string());
+}
+
+std::vector<std::int32_t> read_end_tokens(const fs::path& folder) {
+  for (const char* name : {"generation_config.json", kConfig}) {
+    const fs::path path = folder / name;
+    if (!is_file(path)) continue;
+    const nlohmann::json object = read_json_object(path, 5060);
+    const auto given = object.find("eos_token_id");
+    if (given == object.end() || given->is_null()) continue;
+    const nlohmann::json list = given->is_array() ? *given : nlohmann::json::array({*given});
+    std::vector<std::int32_t> ids;
+    for (const nlohmann::json& id : list) {
+      if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+        throw Error(5060, path.string(), "eos_token_id is neither a token id nor a list of them", kFetchAgain);
+      }
+      ids.push_back(id.get<std::int32_t>());
+    }
+    return ids;
+  }
+  return {};
 }
 
 ModelWeights::ModelWeights(const fs::path& folder, std::span<const ParameterSpec> parameters) {

@@ -22,6 +22,10 @@ std::filesystem::path find_model_folder(const std::string& name);
 // TR5061 no config.json; otherwise as parse_hugging_face_config().
 HuggingFaceConfig read_model_config(const std::filesystem::path& folder);
 
+// The eos_token_id (one or several) of generation_config.json, else of config.json; none where neither names any.
+// TR5060 where it is no id.
+std::vector<std::int32_t> read_end_tokens(const std::filesystem::path& folder);
+
 // The weights of a folder, checked against what the model needs. Reading from several threads is fine.
 class ModelWeights {
  public:

@@ -36,6 +36,9 @@ struct AttentionShape {
   std::int64_t B = 1, T = 1, H = 1, K = 1, D = 2;
   double scale = 1;     // of scores
   double soft_cap = 0;  // scores become cap * tanh(score / cap); 0: they stay
+  // Positions that a sequence may have before its T ones, with keys and values in a cache. Only sizes memory.
+  std::int64_t past = 0;
+  std::int64_t positions() const { return past + T; }
   std::int64_t qkv_width() const { return (H + 2 * K) * D; }
 };
 
@@ -99,6 +102,11 @@ struct Table {
   // that head h's position t gives to j, T' the multiple of 64 next to T.
   void (*attention_forward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
                             const std::int32_t* starts, T* out, Acc* lse, void* workspace);
+  // The same for sequences whose rows go on where earlier ones ended: t is position past[b] + t, and the keys and
+  // values of positions 0 .. past[b] + T - 1 are the rows [K*D | K*D] of key_values[b]. Of qkv only the queries are
+  // read. starts are positions of the sequence. past[b] <= shape.past.
+  void (*attention_cached)(const AttentionShape& shape, const T* qkv, const T* const* key_values,
+                           const std::int32_t* past, const std::int32_t* starts, T* out, Acc* lse, void* workspace);
   // dqkv is overwritten.
   void (*attention_backward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
                              const std::int32_t* starts, const T* out, const Acc* lse, const T* dout, T* dqkv,
@@ -153,7 +161,8 @@ const FlatTable& flat_table(Level level);
 
 // Bytes for forward and backward of the kernels that `threads` compute threads (num_threads() when they run, at most)
 // share.
-std::int64_t attention_workspace(DType dtype, std::int64_t T, std::int64_t D, int threads);
+// attention_workspace: enough for any number of positions up to that.
+std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, int threads);
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C);
 // cos_sin[positions][D] for `rope`: cosines and sines, times amplitude, of position * frequencies[i], i < D/2. Angles
 // are rounded to float, as the models are trained and run elsewhere.

@@ -6,8 +6,8 @@
 
 namespace trireme::kernels {
 
-std::int64_t attention_workspace(DType dtype, std::int64_t T, std::int64_t D, int threads) {
-  return AttentionWorkspace(T, D, size_of(dtype)).bytes * threads;
+std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, int threads) {
+  return AttentionWorkspace(positions, D, size_of(dtype)).bytes * threads;
 }
 
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t /*C*/) {

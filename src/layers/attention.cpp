@@ -28,6 +28,19 @@ void attention_forward(const AttentionShape& s, const kernels::Dropout& dropout,
   });
 }
 
+void attention_cached(const AttentionShape& s, const Tensor& qkv, std::span<std::byte* const> key_values,
+                      const std::int32_t* past, const std::int32_t* starts, const Tensor& out, const Tensor& lse,
+                      const Tensor& workspace) {
+  check_workspace(s, qkv.dtype, workspace);
+  dispatch(qkv.dtype, [&]<class T>(T) {
+    using Acc = typename kernels::AccumulatorOf<T>::type;
+    std::vector<const T*> rows;
+    for (const std::byte* cache : key_values) rows.push_back(reinterpret_cast<const T*>(cache));
+    kernels::table<T>().attention_cached(s, qkv.as<T>(), rows.data(), past, starts, out.as<T>(), lse.as<Acc>(),
+                                         workspace.data);
+  });
+}
+
 void attention_backward(const AttentionShape& s, const kernels::Dropout& dropout, const Tensor& qkv,
                         const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const Tensor& dqkv, const Tensor& workspace) {
@@ -40,13 +53,13 @@ void attention_backward(const AttentionShape& s, const kernels::Dropout& dropout
 }
 
 std::int64_t attention_workspace_bytes(const AttentionShape& s, DType dtype, int threads) {
-  return kernels::attention_workspace(dtype, s.T, s.D, threads);
+  return kernels::attention_workspace(dtype, s.positions(), s.D, threads);
 }
 
-void starts_in_window(const BatchShape& shape, std::int64_t window, const std::int32_t* starts, std::int32_t* out) {
-  for (std::int64_t n = 0; n < shape.tokens(); ++n) {
-    const std::int64_t first = n % shape.sequence - window + 1;
-    out[n] = std::max(starts[n], static_cast<std::int32_t>(std::max<std::int64_t>(first, 0)));
+void starts_in_window(const Batch& batch, std::int64_t window, std::int32_t* out) {
+  for (std::int64_t n = 0; n < batch.shape.tokens(); ++n) {
+    const std::int64_t first = place_in_sequence(batch, n) - window + 1;
+    out[n] = std::max(batch.starts[n], static_cast<std::int32_t>(std::max<std::int64_t>(first, 0)));
   }
 }
 

@@ -11,12 +11,17 @@ using kernels::AttentionShape;
 // of attention_workspace_bytes for at least as many threads as the calling thread has.
 void attention_forward(const AttentionShape& shape, const kernels::Dropout& dropout, const Tensor& qkv,
                        const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& workspace);
+// Without a backward to follow, for rows that go on: key_values[b] are the rows [K*D | K*D] of sequence b's positions,
+// these T ones included, after the past[b] before them.
+void attention_cached(const AttentionShape& shape, const Tensor& qkv, std::span<std::byte* const> key_values,
+                      const std::int32_t* past, const std::int32_t* starts, const Tensor& out, const Tensor& lse,
+                      const Tensor& workspace);
 void attention_backward(const AttentionShape& shape, const kernels::Dropout& dropout, const Tensor& qkv,
                         const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const Tensor& dqkv, const Tensor& workspace);
 std::int64_t attention_workspace_bytes(const AttentionShape& shape, DType dtype, int threads);
 
-// The first position that each may see when it sees `window` positions at most, itself among them.
-void starts_in_window(const BatchShape& shape, std::int64_t window, const std::int32_t* starts, std::int32_t* out);
+// The first position that each may see when it sees `window` positions at most, itself among them. out [B, T]
+void starts_in_window(const Batch& batch, std::int64_t window, std::int32_t* out);
 
 }  // namespace trireme

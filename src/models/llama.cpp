@@ -164,6 +164,9 @@ void add_blocks(const LlamaConfig& c, const TransformerFacts& facts, Chain& chai
   const RopeTables windowed = c.windowed_rope ? make_rope_tables(c.max_positions, c.head_dim, *c.windowed_rope,
                                                                  "model.rope_scaling of layers with a window")
                                               : rope;
+  for (const RopeTables& tables : {rope, windowed}) {
+    if (tables.long_table != nullptr) chain.position_borders.push_back(tables.boundary);
+  }
   for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
     BlockBuilder builder(c, layer, chain);
     BlockFacts block = builder.declare();

@@ -87,6 +87,7 @@ class TransformerBlock final : public TransformerUnit {
  public:
   TransformerBlock(const TransformerFacts& facts, BlockFacts block, std::string name, std::vector<int> parameters);
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
+  std::int64_t cache_bytes(std::int64_t tokens) const override;
   void forward(const ForwardArguments& arguments) const override;
   void backward(const BackwardArguments& arguments) const override;
 
@@ -114,6 +115,8 @@ class TransformerBlock final : public TransformerUnit {
   bool has_head_norms() const { return static_cast<bool>(block_.query_norm); }
 
   Tensor turn_heads(const Pass& pass, const Saved& saved, const Workspace& w) const;
+  void attend(const Pass& pass, const Tensor& qkv, std::span<std::byte* const> caches, const Saved& saved,
+              const Workspace& w) const;
   const std::int32_t* starts_of(const Batch& batch, const Workspace& w) const;
   void add_branch(const Pass& pass, const Workspace& w, Slot norm, const Tensor& before, std::uint64_t stream,
                   const Tensor& residual) const;

@@ -49,7 +49,8 @@ AttentionShape TransformerBlock::attention_shape(const BatchShape& shape) const 
           .K = facts_.K,
           .D = facts_.D,
           .scale = block_.attention_scale,
-          .soft_cap = facts_.attention_soft_cap};
+          .soft_cap = facts_.attention_soft_cap,
+          .past = shape.past};
 }
 
 TransformerBlock::Saved TransformerBlock::place_saved(MemoryLayout& memory, const BatchShape& shape) const {
@@ -131,9 +132,31 @@ Tensor TransformerBlock::turn_heads(const Pass& pass, const Saved& saved, const 
   return w.turned;
 }
 
+std::int64_t TransformerBlock::cache_bytes(std::int64_t tokens) const {
+  return tokens * 2 * facts_.K * facts_.D * size_of(facts_.dtype);
+}
+
+void TransformerBlock::attend(const Pass& pass, const Tensor& qkv, std::span<std::byte* const> caches,
+                              const Saved& saved, const Workspace& w) const {
+  const Batch& batch = pass.batch;
+  if (batch.past == nullptr) {
+    attention_forward(pass.shape, dropout_of(batch, facts_.attention_dropout, attention_stream_), qkv,
+                      starts_of(batch, w), saved.attention, saved.lse, w.attention);
+    return;
+  }
+  TRIREME_CHECK(std::ssize(caches) == batch.shape.batch && batch.dropout_keys == nullptr,
+                "a batch with a past has a cache for each row, and drops nothing");
+  const std::int64_t kept = cache_bytes(1), row = qkv.bytes() / pass.N;
+  for (std::int64_t n = 0; n < pass.N; ++n) {
+    std::memcpy(caches[n / batch.shape.sequence] + place_in_sequence(batch, n) * kept,
+                static_cast<const std::byte*>(qkv.data) + (n + 1) * row - kept, kept);
+  }
+  attention_cached(pass.shape, qkv, caches, batch.past, starts_of(batch, w), saved.attention, saved.lse, w.attention);
+}
+
 const std::int32_t* TransformerBlock::starts_of(const Batch& batch, const Workspace& w) const {
   if (block_.window == 0) return batch.starts;
-  starts_in_window(batch.shape, block_.window, batch.starts, w.starts.as<std::int32_t>());
+  starts_in_window(batch, block_.window, w.starts.as<std::int32_t>());
   return w.starts.as<std::int32_t>();
 }
 
@@ -190,8 +213,7 @@ void TransformerBlock::forward(const ForwardArguments& arguments) const {
   if (!has_head_norms() && block_.rope.table != nullptr) {
     rope_forward(saved.qkv, a.H + a.K, a.D, batch.positions, block_.rope.of(batch));
   }
-  attention_forward(a, dropout_of(batch, facts_.attention_dropout, attention_stream_), turn_heads(pass, saved, w),
-                    starts_of(batch, w), saved.attention, saved.lse, w.attention);
+  attend(pass, turn_heads(pass, saved, w), arguments.caches, saved, w);
   copy(x, saved.residual);
   const bool direct1 = adds_directly(batch, block_.post_attention_norm);
   linear_forward(saved.attention, pass.linear(block_.attention_output),

@@ -29,7 +29,7 @@ void check_inputs(const Batch& batch, const TransformerFacts& facts) {
                       std::to_string(facts.max_positions - 1),
                   "shorten the sequences or raise the model's maximum of positions");
     }
-    if (batch.starts[n] < 0 || batch.starts[n] > n % batch.shape.sequence) {
+    if (batch.starts[n] < 0 || batch.starts[n] > place_in_sequence(batch, n)) {
       throw Error(1204, place_of(batch, n),
                   "document start " + std::to_string(batch.starts[n]) + " is not at or before the position");
     }

@@ -20,13 +20,6 @@ std::vector<fs::path> companions_of(const fs::path& folder) {
   return files;
 }
 
-bool is_model_folder(const std::string& source) {
-  std::error_code ignored;
-  if (!fs::exists(source, ignored)) return true;  // org/name, or the error that says so
-  return fs::is_regular_file(fs::path(source) / "config.json", ignored) ||
-         fs::is_regular_file(fs::path(source) / "model.safetensors", ignored);
-}
-
 Converted write(const ConvertOptions& options, const Chain& chain, checkpoint::ModelExport model, std::string source) {
   model.parameters = chain.parameters;
   model.max_shard_bytes = options.max_shard_bytes;

@@ -1,53 +1,50 @@
-// Text from a trained model: loads weights from a checkpoint and samples one token after the other.
+// Text from a trained model: continues prompts, one token after the other.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "chain/chain.h"
-#include "data/tokenizer.h"
-#include "engine/memory.h"
+#include "train/text_model.h"
 
 namespace trireme::train {
 
 struct SamplingOptions {
-  std::int64_t max_tokens = 200;
-  double temperature = 1.0;  // 0: always the likeliest token
-  std::int64_t top_k = 0;    // 0: off
-  double top_p = 1.0;        // smallest set of likeliest tokens with at least this probability
+  std::int64_t max_tokens = 200;  // to write, of a prompt
+  double temperature = 1.0;       // 0: always the likeliest token
+  std::int64_t top_k = 0;         // 0: off
+  double top_p = 1.0;             // smallest set of likeliest tokens with at least this probability
   std::uint64_t seed = 0;
 };
 
 // The next token from its logits; u in (0, 1). Ties go to the lower id.
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, double u);
 
+// Keys and values of earlier tokens are kept, so a further token costs one pass over the weights, shared by the prompts
+// that are continued together.
 class Generator {
  public:
-  // where: a run's output_dir (its newest checkpoint), its checkpoints folder, or one step's folder. The tokenizer is
-  // the one that the run kept beside it. Computes in fp32. Throws Error TR50xx when there is no valid checkpoint.
-  explicit Generator(const std::filesystem::path& where);
-  ~Generator();
+  explicit Generator(const std::string& where);  // as load_text_model()
+  explicit Generator(TextModel text) : text_(std::move(text)) {}
 
-  // Continues the prompt; ends early at an end-of-document mark. Calls on_text with whole characters as they come. An
-  // empty prompt begins a document. Contexts longer than the model's positions slide.
-  std::string generate(std::string_view prompt, const SamplingOptions& options,
-                       const std::function<void(std::string_view)>& on_text = {});
+  // Of prompts[prompt]: its next characters; ended with the last ones (which may be none).
+  using OnText = std::function<void(std::size_t prompt, std::string_view piece, bool ended)>;
 
-  std::int64_t step() const { return step_; }
+  // Continues each prompt up to a token that ends a text, at most `together` of them at a time. A prompt's draws depend
+  // on the seed and its place in the list alone. A context that outgrows the model's positions goes on with its newer
+  // half. Error TR2270: an empty prompt, where the tokenizer has nothing that begins a text.
+  void generate(std::span<const std::string> prompts, const SamplingOptions& options, std::int64_t together,
+                const OnText& on_text) const;
+  // Of one prompt, the whole text.
+  std::string generate(const std::string& prompt, const SamplingOptions& options) const;
+
+  const TextModel& text_model() const { return text_; }
 
  private:
-  std::vector<float> next_logits(const std::vector<std::int32_t>& ids);
-
-  std::unique_ptr<data::Tokenizer> tokenizer_;
-  Chain chain_;
-  std::int64_t step_ = 0;
-  std::vector<engine::Memory> parameters_;
-  std::vector<std::vector<Tensor>> unit_parameters_;
-  engine::Memory arena_;
+  class Run;
+  TextModel text_;
 };
 
 }  // namespace trireme::train

@@ -91,6 +91,13 @@ void load_weights(const checkpoint::ModelWeights& weights, const engine::ModelSt
   });
 }
 
+bool is_model_folder(const std::string& source) {
+  std::error_code ignored;
+  if (!fs::exists(source, ignored)) return true;  // org/name, or the error that says so
+  return fs::is_regular_file(fs::path(source) / "config.json", ignored) ||
+         fs::is_regular_file(fs::path(source) / "model.safetensors", ignored);
+}
+
 // A step's folder has a manifest; a run's folder has checkpoints/.
 FoundCheckpoint find_checkpoint(const fs::path& where) {
   const fs::path at = fs::absolute(where).lexically_normal();
@@ -107,9 +114,13 @@ FoundCheckpoint find_checkpoint(const fs::path& where) {
   return {candidates.front().folder, checkpoints.parent_path()};
 }
 
+config::Plan plan_of_checkpoint(const FoundCheckpoint& found, const checkpoint::Manifest& manifest) {
+  return config::parse_plan(manifest.plan_yaml, found.folder.string() + "/manifest.json", {});
+}
+
 ModelConfig model_of_checkpoint(const FoundCheckpoint& found, const checkpoint::Manifest& manifest,
                                 std::int64_t vocabulary) {
-  config::Plan plan = config::parse_plan(manifest.plan_yaml, found.folder.string() + "/manifest.json", {});
+  config::Plan plan = plan_of_checkpoint(found, manifest);
   if (!plan.model.path.empty()) plan.model.path = model_files_of(found.run).string();
   const std::optional<ModelSource> source = open_model_source(plan);
   plan.training.max_steps = 1;  // resolve() needs some; nothing is trained here

@@ -33,6 +33,9 @@ void load_weights(const checkpoint::ModelWeights& weights, const engine::ModelSt
 // the run's folder, for export and for a resume without the source.
 void keep_model_files(const std::filesystem::path& folder, const std::filesystem::path& run);
 
+// Whether commands that take both take it for a Hugging Face folder (or org/name) rather than for a run's.
+bool is_model_folder(const std::string& where);
+
 // A checkpoint and the output_dir of its run.
 struct FoundCheckpoint {
   std::filesystem::path folder, run;
@@ -40,6 +43,9 @@ struct FoundCheckpoint {
 
 // where: a run's output_dir (its newest valid checkpoint), its checkpoints folder, or one step's folder. TR5052.
 FoundCheckpoint find_checkpoint(const std::filesystem::path& where);
+
+// The plan of the run that wrote it.
+config::Plan plan_of_checkpoint(const FoundCheckpoint& found, const checkpoint::Manifest& manifest);
 
 // The model that a checkpoint's weights belong to: of config.json that the run kept, or of its plan's own sizes with
 // the vocabulary of its tokenizer.

@@ -1,9 +1,11 @@
 // Runs of the binary as a user starts them: ranks are processes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/run_files.h"
@@ -154,6 +156,18 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(generate("1", "0.8"), generate("1", "0.8"));
   EXPECT_NE(generate("1", "0.8"), generate("2", "0.8"));
   EXPECT_EQ(generate("1", "0"), generate("2", "0"));
+
+  // The same from the export of it, one prompt a line.
+  const fs::path exported = folder.run.parent_path() / "exported", prompts = folder.run.parent_path() / "prompts.txt";
+  ASSERT_EQ(run({TRIREME_BINARY, "convert", folder.run, exported}).exit_code, 0);
+  std::ofstream(prompts) << "the sea \nand\n";
+  const ProcessResult both =
+      run({TRIREME_BINARY, "generate", folder.run, "--prompts", prompts, "--max-tokens", "60", "--temperature", "0"});
+  EXPECT_EQ(both.exit_code, 0) << both.err;
+  const std::string first = both.out.substr(0, both.out.find('\n'));
+  const std::string text = generate("1", "0").substr(std::string("the sea ").size());
+  EXPECT_EQ(nlohmann::json::parse(first).at("text").get<std::string>() + "\n", text);
+  EXPECT_EQ(std::count(both.out.begin(), both.out.end(), '\n'), 2) << both.out;
 }
 
 TEST(Quickstart, FirstLossIsThatOfAnUntrainedModel) {

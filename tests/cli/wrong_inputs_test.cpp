@@ -206,6 +206,25 @@ TEST(WrongInputs, OfTheCheckpoint) {
   expect_error(c, {"generate", "--checkpoint", c.output().string()}, {5, {"manifest.json"}});
 }
 
+TEST(WrongInputs, OfPrompts) {
+  const Case c;
+  ASSERT_EQ(run({TRIREME_BINARY, "train", (c.path() / "run.yaml").string()}).exit_code, 0);
+  const auto prompts = [&](const std::string& name, const std::string& text) {
+    c.write(c.path() / name, text);
+    return std::vector<std::string>{"generate", c.output().string(), "--prompts", (c.path() / name).string()};
+  };
+  expect_error(c, {"generate", c.output().string(), "--prompts", (c.path() / "absent.txt").string()},
+               {3, {"absent.txt"}});
+  expect_error(c, prompts("none.txt", ""), {2, {"none.txt", "no prompt"}});
+  expect_error(c, prompts("cut.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": "), {2, {"cut.jsonl:2"}});
+  expect_error(c, prompts("other.jsonl", "{\"text\": \"a\"}\n"), {2, {"other.jsonl:1", "prompt"}});
+  expect_error(c, prompts("number.jsonl", "{\"prompt\": 3}\n"), {2, {"number.jsonl:1", "prompt"}});
+  auto two = prompts("two.txt", "a\n");
+  two.insert(two.end(), {"--prompt", "b"});
+  expect_error(c, two, {2, {"--prompt"}});
+  expect_error(c, {"generate", (c.path() / "nowhere").string()}, {2, {"nowhere"}});
+}
+
 TEST(WrongInputs, OfTheEnvironment) {
   const Case c;
   expect_error(c, train(c), {3, {"WORLD_SIZE"}}, {{"RANK", "0"}});

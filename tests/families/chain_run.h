@@ -57,6 +57,46 @@ class ChainRun {
     return all;
   }
 
+  // The same of two rows whose tokens come one at a time after the first `first` ones, row 1's `lag` behind: [B, T, V],
+  // zero where a whole part went through at once.
+  std::vector<float> cached_logits(const std::vector<std::int32_t>& ids, std::int64_t first, std::int64_t lag) {
+    const std::int64_t T = std::ssize(ids) / 2, V = chain_.vocabulary;
+    std::vector<float> all(2 * T * V), some(2 * V);
+    std::vector<std::byte> memory[2], work(forward_bytes(chain_, {2, T, T}));
+    std::vector<SequenceCache> caches;
+    for (auto& bytes : memory) {
+      bytes.resize(cache_bytes(chain_, T));
+      caches.emplace_back(chain_, T, bytes.data());
+    }
+    const auto pass = [&](std::vector<int> rows, std::vector<std::int32_t> past, std::int64_t count) {
+      std::vector<std::int32_t> new_ids, positions, labels(rows.size() * count, -1), starts(labels.size(), 0);
+      std::vector<const SequenceCache*> of_rows;
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        of_rows.push_back(&caches[rows[r]]);
+        for (std::int64_t t = 0; t < count; ++t) {
+          positions.push_back(past[r] + static_cast<std::int32_t>(t));
+          new_ids.push_back(ids[rows[r] * T + positions.back()]);
+        }
+      }
+      Batch batch{{std::ssize(rows), count, T - count}, new_ids.data(), labels.data(), positions.data(), starts.data()};
+      batch.past = past.data();
+      const HeadInput head = forward_to_head(chain_, batch, views_, work.data(), of_rows);
+      const std::vector<std::int64_t> last(rows.size(), count - 1);
+      chain_.units.back()->logits({batch, views_.back(), head.boundary, {}, nullptr, head.workspace}, last,
+                                  some.data());
+      for (std::size_t r = 0; r < rows.size(); ++r) {
+        std::copy_n(&some[r * V], V, &all[(rows[r] * T + past[r] + count - 1) * V]);
+      }
+    };
+    pass({0}, {0}, first);
+    pass({1}, {0}, first - lag - 3);
+    pass({1}, {static_cast<std::int32_t>(first - lag - 3)}, 3);  // a prompt in two parts
+    for (auto t = static_cast<std::int32_t>(first); t < T; ++t) {
+      pass({0, 1}, {t, t - static_cast<std::int32_t>(lag)}, 1);
+    }
+    return all;
+  }
+
   // Forward, loss and backward; the sum of the losses, whose gradients stay in gradient().
   double train(const Micro& micro) {
     const Batch batch = micro.batch();

@@ -81,9 +81,21 @@ class Family {
     }
     EXPECT_EQ(gradients + 4, expected_.tensors().size()) << "some gradients were not compared";
     expect_same_continuation();
+    expect_the_same_with_a_cache(ids, values_of<float>(expected_, "logits"));
   }
 
  private:
+  // From position 36 on, beyond every limit of a RoPE scaling, and with windows that reach into the cache.
+  void expect_the_same_with_a_cache(const std::vector<std::int32_t>& ids, std::vector<float> expected) {
+    const std::vector<float> logits = run_.cached_logits(ids, 48, 9);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      if (logits[i] == 0) expected[i] = 0;
+    }
+    constexpr std::int64_t kSkipped = 47 + 35 + 2 + 9;  // of the parts all but the last position, and row 1's end
+    EXPECT_EQ(std::count(logits.begin(), logits.end(), 0.0F), chain_.vocabulary * kSkipped);
+    EXPECT_LE(relative_difference(logits, expected), 1e-5) << "logits with a cache of keys and values";
+  }
+
   void expect_same_continuation() {
     constexpr std::size_t kPrompt = 9;
     const auto expected = values_of<std::int32_t>(expected_, "greedy");

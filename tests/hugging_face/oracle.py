@@ -66,6 +66,18 @@ def logits(folder, ids_file, length):
     result.numpy().astype(numpy.float32).tofile(ids_file + ".logits")
 
 
+def generate(folder, max_tokens, *prompts):
+    """Prints a JSON list of the greedy continuations."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = load(folder)
+    texts = []
+    for prompt in prompts:
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=int(max_tokens), do_sample=False)
+        texts.append(tokenizer.decode(out[0, ids.shape[1] :], skip_special_tokens=True))
+    print(json.dumps(texts))
+
+
 def loads(*folders):
     for folder, reference in zip(folders[::2], folders[1::2]):
         check_loads(folder, reference)
@@ -107,4 +119,4 @@ def train(folder, batches, options):
 
 if __name__ == "__main__":
     torch.set_num_threads(2)
-    {"families": make_families, "logits": logits, "loads": loads, "train": train}[sys.argv[1]](*sys.argv[2:])
+    {"families": make_families, "logits": logits, "generate": generate, "loads": loads, "train": train}[sys.argv[1]](*sys.argv[2:])

@@ -3,12 +3,14 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/file.h"
 #include "comm/communicator.h"
 #include "data/prepare.h"
 #include "data/tokenizer.h"
 #include "hugging_face/support.h"
+#include "support/process.h"
 #include "support/temporary_folder.h"
 #include "train/convert.h"
 #include "train/trainer.h"
@@ -90,6 +92,36 @@ TEST_F(SmolLm2, HasOtherLogitsWithQueriesAndKeysPermuted) {
     for (const char* kind : {"q_proj.weight", "k_proj.weight"}) permute_heads(model.rows(name + kind), 64);
   }
   EXPECT_GT(largest_difference(model.last_logits(ids, kLength), logits), 0.1);
+}
+
+// From its folder, several prompts at a time, through the binary.
+TEST_F(SmolLm2, ContinuesPromptsAsTransformersDoes) {
+  const std::vector<std::string> prompts{
+      "The capital of France is", "def fibonacci(n):\n",
+      "<|im_start|>user\nWhat is rain?<|im_end|>\n<|im_start|>assistant\n",
+      "Once upon a time, in a village by the sea, there was an old clock that nobody could read. One day", "1, 2, 3,"};
+  constexpr const char* kMaxTokens = "24";
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "prompts.jsonl";
+  std::ofstream lines(file);
+  std::vector<std::string> question{"generate", smollm2(), kMaxTokens};
+  for (const std::string& prompt : prompts) {
+    lines << nlohmann::json{{"prompt", prompt}} << "\n";
+    question.push_back(prompt);
+  }
+  lines.close();
+  const nlohmann::json expected = nlohmann::json::parse(ask_oracle(question));
+  const ProcessResult result = run({TRIREME_BINARY, "generate", smollm2(), "--prompts", file, "--batch-size", "3",
+                                    "--temperature", "0", "--max-new-tokens", kMaxTokens});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream out(result.out);
+  std::size_t count = 0;
+  for (std::string line; std::getline(out, line); ++count) {
+    const nlohmann::json answer = nlohmann::json::parse(line);
+    EXPECT_EQ(answer.at("prompt"), prompts.at(count));
+    EXPECT_EQ(answer.at("text"), expected.at(count)) << "after: " << prompts[count];
+  }
+  EXPECT_EQ(count, prompts.size());
 }
 
 struct EnoughSteps {};

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "chain/forward.h"
+#include "checkpoint/model_folder.h"
 #include "models/model.h"
 #include "support/oracle.h"
 #include "support/process.h"
@@ -74,29 +75,20 @@ void write_values(const fs::path& file, const std::vector<T>& values) {
 template void write_values(const fs::path&, const std::vector<std::int32_t>&);
 
 ForwardModel::ForwardModel(const fs::path& folder) {
-  chain_ = make_chain(checkpoint::read_model_config(folder).model, DType::f32);
-  const checkpoint::ModelWeights weights(folder, chain_.parameters);
-  std::vector<Tensor> views;
-  for (const ParameterSpec& spec : chain_.parameters) {
-    const engine::Memory& memory = memory_.emplace_back(spec.numel() * 4);
-    views.emplace_back(memory.at(0), DType::f32, std::initializer_list<std::int64_t>{spec.rows, spec.columns});
-    for (const LogicalTensor& tensor : spec.logical) {
-      float* data = views.back().as<float>() + tensor.box.row_begin * spec.columns + tensor.box.column_begin;
-      weights.read(tensor.name, {0, tensor.box.rows(), 0, tensor.box.columns()}, data, spec.columns);
-    }
-  }
-  for (const auto& unit : chain_.units) {
-    auto& own = parameters_.emplace_back();
-    for (const int parameter : unit->parameters()) own.push_back(views[static_cast<std::size_t>(parameter)]);
-  }
+  Chain chain = make_chain(checkpoint::read_model_config(folder).model, DType::f32);
+  const checkpoint::ModelWeights weights(folder, chain.parameters);
+  model_ =
+      train::load_forward_model(std::move(chain), [&](const LogicalTensor& tensor, float* data, std::int64_t stride) {
+        weights.read(tensor.name, {0, tensor.box.rows(), 0, tensor.box.columns()}, data, stride);
+      });
 }
 
 ForwardModel::Rows ForwardModel::rows(const std::string& name) const {
-  for (std::size_t i = 0; i < chain_.parameters.size(); ++i) {
-    const ParameterSpec& spec = chain_.parameters[i];
+  for (std::size_t i = 0; i < model_.chain.parameters.size(); ++i) {
+    const ParameterSpec& spec = model_.chain.parameters[i];
     for (const LogicalTensor& tensor : spec.logical) {
       if (tensor.name != name) continue;
-      auto* data = reinterpret_cast<float*>(memory_[i].at(0));
+      auto* data = reinterpret_cast<float*>(model_.storage[i].at(0));
       return {data + tensor.box.row_begin * spec.columns + tensor.box.column_begin, tensor.box.rows(),
               tensor.box.columns(), spec.columns};
     }
@@ -112,12 +104,12 @@ std::vector<float> ForwardModel::last_logits(const std::vector<std::int32_t>& id
   for (std::size_t i = 0; i < ids.size(); ++i)
     positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % length);
   const Batch batch{shape, ids.data(), labels.data(), positions.data(), starts.data()};
-  const engine::Memory arena(forward_bytes(chain_, shape));
-  const HeadInput head = forward_to_head(chain_, batch, parameters_, arena.at(0));
+  const engine::Memory arena(forward_bytes(model_.chain, shape));
+  const HeadInput head = forward_to_head(model_.chain, batch, model_.parameters, arena.at(0));
   std::vector<std::int64_t> last(static_cast<std::size_t>(passages), length - 1);
-  std::vector<float> logits(static_cast<std::size_t>(passages * chain_.vocabulary));
-  chain_.units.back()->logits({batch, parameters_.back(), head.boundary, {}, nullptr, head.workspace}, last,
-                              logits.data());
+  std::vector<float> logits(static_cast<std::size_t>(passages * model_.chain.vocabulary));
+  model_.chain.units.back()->logits({batch, model_.parameters.back(), head.boundary, {}, nullptr, head.workspace}, last,
+                                    logits.data());
   return logits;
 }
 

@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "chain/chain.h"
-#include "checkpoint/model_folder.h"
-#include "engine/memory.h"
+#include "train/text_model.h"
 
 namespace trireme::testing {
 
@@ -49,9 +47,7 @@ class ForwardModel {
   Rows rows(const std::string& name) const;
 
  private:
-  Chain chain_;
-  std::vector<engine::Memory> memory_;
-  std::vector<std::vector<Tensor>> parameters_;
+  train::ForwardModel model_;
 };
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b);

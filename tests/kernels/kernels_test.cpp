@@ -225,6 +225,66 @@ TEST(Kernels, AttentionSkipsBlocksBehindDocumentBordersAndInTheFuture) {
   }
 }
 
+// Sequences of other lengths, whose last rows find the keys and values before them in caches.
+template <class T>
+void expect_attention_of_the_whole_sequence(Level level, Numbers& numbers, double tolerance) {
+  using Acc = typename AccumulatorOf<T>::type;
+  const std::int64_t S = 100 + numbers.below(80), T_new = 1 + numbers.below(70), K = 2, H = 6,
+                     D = 2 * (1 + numbers.below(20));
+  const AttentionShape whole{2, S, H, K, D, 0.4, 5.0}, last{2, T_new, H, K, D, 0.4, 5.0, S - T_new};
+  const std::int64_t width = whole.qkv_width(), kept = 2 * K * D;
+  const std::vector<T> qkv = numbers.normal<T>(2 * S * width);
+  const std::vector<std::int32_t> past{static_cast<std::int32_t>(S - T_new),
+                                       static_cast<std::int32_t>(numbers.below(S - T_new + 1))};
+  std::vector<std::int32_t> starts(2 * S), last_starts(2 * T_new);
+  for (std::int64_t n = 0; n < 2 * S; ++n) starts[n] = static_cast<std::int32_t>(std::max<std::int64_t>(n % S - 50, 0));
+  std::vector<T> out(2 * S * H * D), last_out(2 * T_new * H * D), queries(2 * T_new * width);
+  std::vector<Acc> lse(2 * H * S), last_lse(2 * H * T_new);
+  std::vector<char> workspace(attention_workspace(dtype_of<T>, S, D, num_threads()));
+  table<T>(level).attention_forward(whole, {}, qkv.data(), starts.data(), out.data(), lse.data(), workspace.data());
+  std::vector<std::vector<T>> caches(2);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t t = 0; t < past[b] + T_new; ++t) {
+      const T* row = &qkv[(b * S + t) * width];
+      caches[b].insert(caches[b].end(), row + width - kept, row + width);
+    }
+    for (std::int64_t t = 0; t < T_new; ++t) {
+      std::copy_n(&qkv[(b * S + past[b] + t) * width], H * D, &queries[(b * T_new + t) * width]);
+      last_starts[b * T_new + t] = starts[b * S + past[b] + t];
+    }
+  }
+  const T* key_values[2] = {caches[0].data(), caches[1].data()};
+  table<T>(level).attention_cached(last, queries.data(), key_values, past.data(), last_starts.data(), last_out.data(),
+                                   last_lse.data(), workspace.data());
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t i = 0; i < T_new * H * D; ++i) {
+      ASSERT_NEAR(static_cast<double>(last_out[b * T_new * H * D + i]),
+                  static_cast<double>(out[(b * S + past[b]) * H * D + i]), tolerance)
+          << to_string(level);
+    }
+  }
+}
+
+TEST(Kernels, AttentionWithACacheIsThatOfTheWholeSequence) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for (const Level level : levels_here()) {
+    expect_attention_of_the_whole_sequence<double>(level, numbers, 1e-12);
+    expect_attention_of_the_whole_sequence<float>(level, numbers, 1e-5);
+    expect_attention_of_the_whole_sequence<bfloat16>(level, numbers, 0.03);
+  }
+}
+
+// A workspace is planned for the longest sequence; the blocks of a shorter one may be larger.
+TEST(Kernels, AttentionWorkspaceIsEnoughForShorterSequencesToo) {
+  std::int64_t before = 0;
+  for (std::int64_t positions = 1; positions < 20'000; ++positions) {
+    const std::int64_t bytes = attention_workspace(DType::f32, positions, 64, 1);
+    ASSERT_GE(bytes, before) << positions;
+    before = bytes;
+  }
+}
+
 TEST(Kernels, RopeTableHoldsTheAnglesOfThePositions) {
   constexpr std::int64_t D = 6;
   const std::vector<float> frequencies{1.0f, 0.3f, 0.007f};

@@ -18,16 +18,23 @@ struct Shape : AttentionShape {
   int64_t stride() const { return qkv_width(); }
 };
 
-// Query rows [begin, end) of a sequence and the keys [first_key, end) that they may see.
+// Query rows [begin, end) of a sequence, the first of which is position past, and the keys that they may see.
 struct Rows {
-  int64_t begin, end, first_key;
+  int64_t begin, end, past, first_key;
   int64_t count() const { return end - begin; }
-  int64_t keys() const { return end - first_key; }
+  int64_t keys() const { return past + end - first_key; }
 };
 
-TRIREME_INLINE Rows rows_of_block(int64_t block, const Shape& s, const int32_t* starts) {
-  const int64_t rows = attention_block_rows(s.T);
-  Rows r{block * rows, smaller_of((block + 1) * rows, s.T), block * rows};
+// The keys and values of a head by position.
+template <class T>
+struct KeyValues {
+  const T *k, *v;
+  int64_t stride;
+};
+
+TRIREME_INLINE Rows rows_of_block(int64_t block, int64_t past, const Shape& s, const int32_t* starts) {
+  const int64_t rows = attention_block_rows(s.positions());
+  Rows r{block * rows, smaller_of((block + 1) * rows, s.T), past, past + block * rows};
   for (int64_t t = r.begin; t < r.end; ++t) r.first_key = smaller_of(r.first_key, starts[t]);
   return r;
 }
@@ -40,7 +47,7 @@ struct Scratch {
 
 template <class T>
 TRIREME_INLINE Scratch<T> scratch_of_thread(void* workspace, const Shape& s) {
-  const AttentionWorkspace layout(s.T, s.D, sizeof(T));
+  const AttentionWorkspace layout(s.positions(), s.D, sizeof(T));
   char* base = static_cast<char*>(workspace) + omp_get_thread_num() * layout.bytes;
   return {reinterpret_cast<Acc<T>*>(base + layout.scores), reinterpret_cast<Acc<T>*>(base + layout.gradients),
           reinterpret_cast<Acc<T>*>(base + layout.head),   reinterpret_cast<Acc<T>*>(base + layout.dk),
@@ -139,17 +146,17 @@ TRIREME_INLINE Softmax<Acc<T>> softmax_row(Acc<T>* scores, const Window& w, int6
 }
 
 template <class T>
-void forward_block(const Shape& s, const Rows& r, const T* q, const T* k, const T* v, const int32_t* starts,
+void forward_block(const Shape& s, const Rows& r, const T* q, const KeyValues<T>& kv, const int32_t* starts,
                    DropoutRow<T> dropout, T* out, Acc<T>* lse, const Scratch<T>& scratch) {
   const int64_t keys = r.keys(), row_stride = attention_row_stride(keys);
-  gemm_unrounded(false, true, r.count(), keys, s.D, q + r.begin * s.stride(), s.stride(), k + r.first_key * s.stride(),
-                 s.stride(), scratch.scores, row_stride, false);
+  gemm_unrounded(false, true, r.count(), keys, s.D, q + r.begin * s.stride(), s.stride(),
+                 kv.k + r.first_key * kv.stride, kv.stride, scratch.scores, row_stride, false);
   const bool capped = s.soft_cap > 0;
   const auto scale = static_cast<Acc<T>>(s.scale);
   Acc<T> inverse[kAttentionMaxRows];
   for (int64_t i = 0; i < r.count(); ++i) {
     const int64_t t = r.begin + i;
-    const Window window = window_of<T>(starts[t] - r.first_key, t + 1 - r.first_key);
+    const Window window = window_of<T>(starts[t] - r.first_key, r.past + t + 1 - r.first_key);
     Acc<T>* scores = scratch.scores + i * row_stride;
     T* weights = scratch.weights + i * row_stride;
     if (capped) cap_scores(scores, window, scale, static_cast<Acc<T>>(s.soft_cap));
@@ -163,7 +170,7 @@ void forward_block(const Shape& s, const Rows& r, const T* q, const T* k, const 
     lse[t] = softmax.largest + static_cast<Acc<T>>(::log(static_cast<double>(softmax.sum)));
   }
   gemm_unrounded(false, false, r.count(), s.D, keys, static_cast<const T*>(scratch.weights), row_stride,
-                 v + r.first_key * s.stride(), s.stride(), scratch.head, s.D, false);
+                 kv.v + r.first_key * kv.stride, kv.stride, scratch.head, s.D, false);
   for (int64_t i = 0; i < r.count(); ++i) {
     const auto factor = splat(inverse[i]);
     for_each_vector<kLanesOf<T>>(s.D, [&](int64_t d, auto lanes) {
@@ -261,6 +268,15 @@ TRIREME_INLINE DropoutRow<T> dropout_row(const Shape& s, const DropoutRule<Acc<T
   return {rule, h * s.T, (s.T + kDropoutGroup - 1) / kDropoutGroup * kDropoutGroup, scratch.factors};
 }
 
+// step(block, head, sequence) for all query blocks.
+template <class Step>
+TRIREME_INLINE void parallel_blocks(const Shape& s, Step step) {
+  const int64_t rows = attention_block_rows(s.positions()), blocks = (s.T + rows - 1) / rows;
+  parallel_tasks(s.B * s.H * blocks, [=](int64_t task) {
+    step(blocks - 1 - task % blocks, task / blocks % s.H, task / blocks / s.H);  // the longest first
+  });
+}
+
 // Calls step(nullptr), or step(the rule for sequence b).
 template <class T, class Step>
 TRIREME_INLINE void with_rule(const Dropout& dropout, int64_t b, Step step) {
@@ -276,20 +292,31 @@ void attention_forward(const AttentionShape& shape, const Dropout& dropout, cons
                        Acc<T>* lse, void* workspace) {
   const Shape s{shape};
   const Dropout drop = dropout;
-  const int64_t rows = attention_block_rows(s.T), blocks = (s.T + rows - 1) / rows;
-  parallel_tasks(s.B * s.H * blocks, [=](int64_t task) {
-    const int64_t block = blocks - 1 - task % blocks;  // the longest first
-    const int64_t h = task / blocks % s.H, b = task / blocks / s.H;
+  parallel_blocks(s, [=](int64_t block, int64_t h, int64_t b) {
     const T* sequence = qkv + b * s.T * s.stride();
     const int64_t kv = s.H + h / (s.H / s.K);
     const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
     with_rule<T>(drop, b, [&](const DropoutRule<Acc<T>>* rule) {
-      const Rows r = rows_of_block(block, s, starts + b * s.T);
+      const Rows r = rows_of_block(block, 0, s, starts + b * s.T);
       DropoutRow<T> dropped = dropout_row<T>(s, rule, h, scratch);
       dropped.row += r.begin;
-      forward_block(s, r, sequence + h * s.D, sequence + kv * s.D, sequence + (kv + s.K) * s.D, starts + b * s.T,
-                    dropped, out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T, scratch);
+      forward_block(s, r, sequence + h * s.D, {sequence + kv * s.D, sequence + (kv + s.K) * s.D, s.stride()},
+                    starts + b * s.T, dropped, out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T, scratch);
     });
+  });
+}
+
+template <class T>
+void attention_cached(const AttentionShape& shape, const T* qkv, const T* const* key_values, const int32_t* past,
+                      const int32_t* starts, T* out, Acc<T>* lse, void* workspace) {
+  const Shape s{shape};
+  parallel_blocks(s, [=](int64_t block, int64_t h, int64_t b) {
+    const T* k = key_values[b] + h / (s.H / s.K) * s.D;
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    const Rows r = rows_of_block(block, past[b], s, starts + b * s.T);
+    forward_block(s, r, qkv + b * s.T * s.stride() + h * s.D, {k, k + s.K * s.D, 2 * s.K * s.D}, starts + b * s.T,
+                  dropout_row<T>(s, nullptr, h, scratch), out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T,
+                  scratch);
   });
 }
 
@@ -311,7 +338,7 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
       for (int64_t h = kv * shared; h < (kv + 1) * shared; ++h) {
         const int64_t head = (b * s.T * s.H + h) * s.D;
         for (int64_t block = 0; block < blocks; ++block) {
-          const Rows r = rows_of_block(block, s, starts + b * s.T);
+          const Rows r = rows_of_block(block, 0, s, starts + b * s.T);
           DropoutRow<T> dropped = dropout_row<T>(s, rule, h, scratch);
           dropped.row += r.begin;
           backward_block(s, r, sequence + h * s.D, sequence + (s.H + kv) * s.D, sequence + (s.H + s.K + kv) * s.D,
@@ -325,10 +352,12 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                                    \
-  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const int32_t*, T*, Acc<T>*, \
-                                  void*);                                                                       \
-  template void attention_backward(const AttentionShape&, const Dropout&, const T*, const int32_t*, const T*,   \
+#define TRIREME_INSTANCES(T)                                                                                           \
+  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const int32_t*, T*, Acc<T>*,        \
+                                  void*);                                                                              \
+  template void attention_cached(const AttentionShape&, const T*, const T* const*, const int32_t*, const int32_t*, T*, \
+                                 Acc<T>*, void*);                                                                      \
+  template void attention_backward(const AttentionShape&, const Dropout&, const T*, const int32_t*, const T*,          \
                                    const Acc<T>*, const T*, T*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -21,6 +21,7 @@ constexpr Table<T> make_table() {
           .dropout = dropout<T>,
           .add = add<T>,
           .attention_forward = attention_forward<T>,
+          .attention_cached = attention_cached<T>,
           .attention_backward = attention_backward<T>,
           .embedding_forward = embedding_forward<T>,
           .embedding_backward = embedding_backward<T>,
