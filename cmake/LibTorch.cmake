@@ -14,5 +14,6 @@ target_compile_definitions(trireme_libtorch INTERFACE USE_DISTRIBUTED USE_C10D_G
 target_link_directories(trireme_libtorch INTERFACE "${TRIREME_TORCH}/lib")
 target_link_libraries(trireme_libtorch INTERFACE torch_cpu c10)
 target_link_options(trireme_libtorch INTERFACE
-  "LINKER:-rpath-link,${TRIREME_TORCH}/lib" "LINKER:-rpath-link,${TRIREME_DEPS}/nvidia/cu13/lib"
-  "LINKER:-rpath,${TRIREME_TORCH}/lib" "LINKER:-rpath,${TRIREME_DEPS}/nvidia/cu13/lib")
+  "LINKER:-rpath-link,${TRIREME_TORCH}/lib" "LINKER:-rpath-link,${TRIREME_DEPS}/nvidia/cu13/lib")
+# Programs too have torch's folder in their run path: for its libgomp, which is to be the one of the process.
+add_link_options("LINKER:-rpath,${TRIREME_TORCH}/lib" "LINKER:-rpath,${TRIREME_DEPS}/nvidia/cu13/lib")

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/torch_library.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/parse.h"
@@ -97,6 +98,7 @@ int run_generate(Arguments arguments) {
   parse(app, arguments);
 
   const std::vector<std::string> prompts = file.empty() ? std::vector{prompt} : read_prompts(file);
+  const TorchLoading meanwhile;
   const train::Generator generator(model);
   if (file.empty()) {
     print(prompt);

@@ -7,6 +7,7 @@
 
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/torch_library.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/parse.h"
@@ -80,6 +81,7 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
 }
 
 int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {
+  const TorchLoading meanwhile;
   comm::Membership membership = comm::join(environment, plan.distributed.timeout_seconds);
   try {
     train::Trainer trainer(plan, {.comm = membership.comm.get(), .stop = &stop_requested});

@@ -12,7 +12,7 @@
 
 namespace trireme::comm {
 
-// A c10d store, defined in c10d_store.h for the two files that see c10d. A call of one thread holds up the others'
+// A c10d store, defined in torch/c10d_store.h for the files that see c10d. A call of one thread holds up the others'
 // calls, so each thread has its own (clone_store).
 struct JobStore;
 using JobStorePtr = std::shared_ptr<JobStore>;

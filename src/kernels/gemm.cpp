@@ -1,70 +1,24 @@
-// Matrix products by the libraries inside libtorch_cpu: MKL's BLAS for fp32, fp64 and bf16 with fp32 sums, through the
-// Fortran symbols that it exports (a tenth of the cost of a call through tensors), and oneDNN for bf16 results.
-#include <ATen/Parallel.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/mm.h>
+// Matrix products, as libtrireme_torch.so computes them, and the number of threads that they and OpenMP use.
 #include <omp.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "base/error.h"
-#include "kernels/kernels.h"
-
-extern "C" {
-void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
-            const float* a, const int* lda, const float* b, const int* ldb, const float* beta, float* c,
-            const int* ldc);
-void dgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const double* alpha,
-            const double* a, const int* lda, const double* b, const int* ldb, const double* beta, double* c,
-            const int* ldc);
-void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
-                       const float* alpha, const std::uint16_t* a, const int* lda, const std::uint16_t* b,
-                       const int* ldb, const float* beta, float* c, const int* ldc);
-int MKL_Set_Num_Threads_Local(int threads);
-}
+#include "base/torch_library.h"
+#include "kernels/gemm_table.h"
 
 namespace trireme::kernels {
 namespace {
 
-int to_int(std::int64_t size) {
-  TRIREME_CHECK(size >= 0 && size <= std::numeric_limits<int>::max(), "gemm: a size is outside 0 .. 2^31 - 1");
-  return static_cast<int>(size);
-}
+// A thread that set its number has LibTorch told with its first product, so that setting it loads nothing. A worker of
+// OpenMP has set none.
+thread_local bool threads_to_tell = false;
 
-template <class A, class C>
-using Blas = void (*)(const char*, const char*, const int*, const int*, const int*, const C*, const A*, const int*,
-                      const A*, const int*, const C*, C*, const int*);
-
-template <class C>
-void clear(std::int64_t m, std::int64_t n, C* c, std::int64_t ldc) {
-  for (std::int64_t row = 0; row < m; ++row) std::fill_n(c + row * ldc, n, C(0.0f));
-}
-
-// BLAS is column-major: it computes the transpose of c, from b and a in this order.
-template <class A, class C>
-void call_blas(Blas<A, C> blas, bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-               const A* a, std::int64_t lda, const A* b, std::int64_t ldb, C* c, std::int64_t ldc, bool add) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (!add) clear(m, n, c, ldc);
-    return;
+const GemmTable& products() {
+  static const GemmTable& table = *static_cast<const GemmTable*>(torch_symbol("trireme_gemm_table"));
+  if (threads_to_tell) {
+    table.set_num_threads(omp_get_max_threads());
+    threads_to_tell = false;
   }
-  const int rows = to_int(n), columns = to_int(m), inner = to_int(k);
-  const int stride_a = to_int(lda), stride_b = to_int(ldb), stride_c = to_int(ldc);
-  const C alpha = 1, beta = add ? 1 : 0;
-  blas(b_transposed ? "T" : "N", a_transposed ? "T" : "N", &rows, &columns, &inner, &alpha, b, &stride_b, a, &stride_a,
-       &beta, c, &stride_c);
-}
-
-at::Tensor view(const bfloat16* data, bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
-  void* memory = const_cast<bfloat16*>(data);
-  const auto options = at::TensorOptions().dtype(at::kBFloat16);
-  return transposed ? at::from_blob(memory, {rows, columns}, {1, stride}, options)
-                    : at::from_blob(memory, {rows, columns}, {stride, 1}, options);
+  return table;
 }
 
 }  // namespace
@@ -72,59 +26,42 @@ at::Tensor view(const bfloat16* data, bool transposed, std::int64_t rows, std::i
 template <>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
           std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  call_blas<float, float>(sgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  products().f32(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 template <>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
           std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc, bool add) {
-  call_blas<double, double>(dgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  products().f64(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 template <>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const bfloat16* a,
           std::int64_t lda, const bfloat16* b, std::int64_t ldb, bfloat16* c, std::int64_t ldc, bool add) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (!add) clear(m, n, c, ldc);
-    return;
-  }
-  const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const at::Tensor left = view(a, a_transposed, m, k, lda);
-  const at::Tensor right = view(b, b_transposed, k, n, ldb);
-  at::Tensor product = view(c, false, m, n, ldc);
-  if (add) {
-    at::addmm_out(product, product, left, right);
-  } else {
-    at::mm_out(product, left, right);
-  }
+  products().bf16(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 
 template <>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
                     const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                     bool add) {
-  gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  products().f32(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 template <>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
                     const double* a, std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc,
                     bool add) {
-  gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  products().f64(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 template <>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
                     const bfloat16* a, std::int64_t lda, const bfloat16* b, std::int64_t ldb, float* c,
                     std::int64_t ldc, bool add) {
-  static_assert(sizeof(bfloat16) == sizeof(std::uint16_t));
-  call_blas<std::uint16_t, float>(gemm_bf16bf16f32_, a_transposed, b_transposed, m, n, k,
-                                  reinterpret_cast<const std::uint16_t*>(a), lda,
-                                  reinterpret_cast<const std::uint16_t*>(b), ldb, c, ldc, add);
+  products().bf16_unrounded(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
 }
 
 void set_num_threads(int threads) {
   TRIREME_CHECK(threads >= 1, "compute threads must be at least one");
-  at::get_num_threads();  // makes LibTorch's own, lazy choice for this thread now, so that it does not undo ours later
   omp_set_num_threads(threads);
-  MKL_Set_Num_Threads_Local(threads);
+  threads_to_tell = true;
 }
 int num_threads() {
   return omp_get_max_threads();

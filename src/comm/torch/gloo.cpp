@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/c10d_store.h"
-#include "comm/store.h"
+#include "comm/torch/c10d_store.h"
 
 namespace trireme::comm {
 namespace {
@@ -196,7 +195,7 @@ class GlooCommunicator final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_gloo(const JobStore& store, const GlooOptions& options) {
+std::unique_ptr<Communicator> make_gloo_on_c10d(const JobStore& store, const GlooOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);  // Gloo writes to peers that are gone with plain writev
   try {
     return std::make_unique<GlooCommunicator>(store, options);

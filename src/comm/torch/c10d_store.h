@@ -2,7 +2,7 @@
 #pragma once
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "comm/store.h"
+#include "comm/store_table.h"
 
 namespace trireme::comm {
 
@@ -10,6 +10,8 @@ struct JobStore {
   c10::intrusive_ptr<c10d::Store> keys;
   bool serves = false;
 };
+
+std::unique_ptr<Communicator> make_gloo_on_c10d(const JobStore& store, const GlooOptions& options);  // gloo.cpp
 
 // What torch or Gloo says, without backtrace and source line: "[/a/b/pair.cc:538] Connection closed by peer" becomes
 // "Connection closed by peer".

@@ -1,0 +1,18 @@
+// The matrix products of libtrireme_torch.so, which gemm.cpp loads for the first of them.
+#pragma once
+#include "kernels/kernels.h"
+
+namespace trireme::kernels {
+
+struct GemmTable {
+  template <class T, class C>
+  using Gemm = void (*)(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
+                        const T* a, std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, bool add);
+  Gemm<float, float> f32;
+  Gemm<double, double> f64;
+  Gemm<bfloat16, bfloat16> bf16;
+  Gemm<bfloat16, float> bf16_unrounded;
+  void (*set_num_threads)(int threads);  // of the calling thread, OpenMP's and the libraries' own
+};
+
+}  // namespace trireme::kernels
