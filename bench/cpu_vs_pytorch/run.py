@@ -59,11 +59,10 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
-def run_peer(cores, compiled, bf16, ranks, steps):
-    command = [PYTHON, PEER, *(f"--{key}={value}" for key, value in SHAPE.items()), f"--steps={WARM + steps}"]
+def start_peer(cores, compiled, bf16, ranks, steps):
+    command = [PYTHON, PEER, *(f"--{key}={value}" for key, value in SHAPE.items()), f"--steps={steps}"]
     command += ["--bf16"] * bf16 + ["--compile"] * compiled
     port = free_port()
-    start = time.time()
     processes = []
     for rank in range(ranks):
         variables = {}
@@ -72,21 +71,25 @@ def run_peer(cores, compiled, bf16, ranks, steps):
         processes.append(subprocess.Popen(
             pinned(command, cores), env=environment(**variables), stdout=subprocess.PIPE, text=True
         ))
+    return processes
+
+
+def run_peer(cores, compiled, bf16, ranks, steps):
+    processes = start_peer(cores, compiled, bf16, ranks, WARM + steps)
     outputs = [process.communicate()[0] for process in processes]
     if any(process.returncode for process in processes):
         sys.exit("the PyTorch program failed")
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
     walls = [step["wall"] for step in lines[0][1 + WARM :]]
     cpu = sum(step["cpu"] for rank in lines for step in rank[1 + WARM :])
-    return summary(walls, cpu, ranks, lines[0][0]["forward"] - start)
+    return summary(walls, cpu, ranks)
 
 
-def summary(walls, cpu, ranks, first_forward):
+def summary(walls, cpu, ranks):
     tokens = SHAPE["batch"] * SHAPE["sequence"] * ranks
     return {
         "tokens_per_s": tokens / statistics.median(walls),
         "cpu_us": cpu / (len(walls) * tokens) * 1e6,
-        "first_forward": first_forward,
     }
 
 
@@ -145,23 +148,21 @@ def step_records(path):
     return records
 
 
+def start_ours(cores, folder, bf16, ranks, steps):
+    (folder / "run/metrics.jsonl").unlink(missing_ok=True)
+    command = [TRIREME] + (["launch", "--nproc-per-node", ranks] if ranks > 1 else [])
+    command += ["train", write_config(folder, bf16, ranks, steps)]
+    return subprocess.Popen(pinned(command, cores), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                            start_new_session=True)
+
+
 def run_ours(cores, folder, bf16, ranks, steps):
     metrics = folder / "run/metrics.jsonl"
-    if metrics.exists():
-        metrics.unlink()
-    command = [TRIREME] + (["launch", "--nproc-per-node", ranks] if ranks > 1 else [])
     # One step more than is looked at, so that the save at the end stays out.
-    command += ["train", write_config(folder, bf16, ranks, WARM + steps + 1)]
-    start = time.time()
-    process = subprocess.Popen(pinned(command, cores), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                               start_new_session=True)
+    process = start_ours(cores, folder, bf16, ranks, WARM + steps + 1)
     cpu = {}
-    first_forward = None
     while process.poll() is None:
         records = step_records(metrics)
-        if records and first_forward is None:
-            # The step's record is written when it ends; its own clock says when the forward began.
-            first_forward = time.time() - start - records[0]["step_seconds"] + records[0]["data_wait_seconds"]
         for mark in (WARM, WARM + steps):
             if len(records) >= mark and mark not in cpu:
                 cpu[mark] = sum(used for _, used in processes_of(process.pid))
@@ -169,7 +170,7 @@ def run_ours(cores, folder, bf16, ranks, steps):
     if process.returncode:
         sys.exit(f"trireme failed: {process.stderr.read().decode()}")
     walls = [record["step_seconds"] for record in step_records(metrics)[WARM : WARM + steps]]
-    return summary(walls, cpu[WARM + steps] - cpu[WARM], ranks, first_forward)
+    return summary(walls, cpu[WARM + steps] - cpu[WARM], ranks)
 
 
 def spread(values):
@@ -216,8 +217,18 @@ def row_of(cores, folder, bf16, ranks, pairs, steps):
         "CPU eager": round(median("eager", "cpu_us")),
         "CPU compiled": round(median("compiled", "cpu_us")),
         "CPU ratio": spread([b / r["ours"]["cpu_us"] for r, b in zip(results, least)]),
-        "first forward after s": round(median("ours", "first_forward"), 2),
-        "PyTorch's": round(min(median("eager", "first_forward"), median("compiled", "first_forward")), 2),
+    }
+
+
+def machine(**more):
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return {
+        "processor": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())[1],
+        "cores": len(os.sched_getaffinity(0)),
+        "PyTorch": "2.11.0",
+        **more,
+        "commit": git.stdout.strip() or "not known",
+        "date": datetime.date.today().isoformat(),
     }
 
 
@@ -244,7 +255,6 @@ def main():
                 pool.submit(measure, cores, pathlib.Path(work) / "data", bf16, ranks, options.pairs, options.steps))
         rows = [future.result() for future in futures]
     print(json.dumps(rows, indent=2))
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     if options.only and RESULT.exists():
         fresh = {row["step"]: row for row in rows}
         old = {row["step"]: row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
@@ -252,18 +262,11 @@ def main():
     record = {
         "bench": "A training step on the CPU beside PyTorch",
         "command": "bench/cpu_vs_pytorch/run.py" + " --together" * options.together,
-        "machine": {
-            "processor": re.search(r"model name\s*: (.*)", open("/proc/cpuinfo").read())[1],
-            "cores": len(os.sched_getaffinity(0)),
-            "PyTorch": "2.11.0",
-            "rows": "at the same time, on cores of their own" if options.together else "one after another",
-            "commit": git.stdout.strip() or "not known",
-            "date": datetime.date.today().isoformat(),
-        },
+        "machine": machine(rows="at the same time, on cores of their own" if options.together else "one after another"),
         "rows": rows,
         "note": "Llama, 34 M parameters, T 256, 4 sequences a rank and step, one thread a rank; bf16 beside PyTorch's autocast. The ratio is "
         "ours over the better of eager and torch.compile in the same pair, median and range; for CPU the other way round, so that above 1 "
-        "is better for us in both. First forward: from the start of the process, PyTorch's without compiling.",
+        "is better for us in both.",
     }
     RESULT.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

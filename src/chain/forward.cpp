@@ -42,6 +42,12 @@ std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
 
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
                           std::byte* memory, std::span<const SequenceCache* const> caches) {
+  return forward_to_head(
+      chain, batch, [&](std::size_t unit) { return parameters[unit]; }, memory, caches);
+}
+
+HeadInput forward_to_head(const Chain& chain, const Batch& batch, const ParametersOf& parameters_of, std::byte* memory,
+                          std::span<const SequenceCache* const> caches) {
   const std::int64_t boundary = largest_boundary(chain, batch.shape);
   HeadInput result;
   std::vector<std::byte*> of_rows(caches.size());
@@ -50,7 +56,8 @@ HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<cons
     std::byte* place = memory + static_cast<std::int64_t>(u % 2) * boundary;
     std::vector<Tensor> output = boundary_views(chain.units[u]->output(batch.shape), place);
     for (std::size_t b = 0; b < caches.size(); ++b) of_rows[b] = caches[b]->of_unit(u);
-    chain.units[u]->forward({batch, parameters[u], result.boundary, output, nullptr, result.workspace, of_rows});
+    const std::vector<Tensor> parameters = parameters_of(u);
+    chain.units[u]->forward({batch, parameters, result.boundary, output, nullptr, result.workspace, of_rows});
     result.boundary = std::move(output);
   }
   return result;

@@ -1,6 +1,7 @@
 // A forward pass that keeps nothing: evaluation and generation.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -34,5 +35,11 @@ std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape);
 // the batch has a past.
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
                           std::byte* memory, std::span<const SequenceCache* const> caches = {});
+
+// The same where a unit's parameters are only there when they are asked for: parameters_of(u) is called right before
+// unit u runs, and its views hold until the next call.
+using ParametersOf = std::function<std::vector<Tensor>(std::size_t unit)>;
+HeadInput forward_to_head(const Chain& chain, const Batch& batch, const ParametersOf& parameters_of, std::byte* memory,
+                          std::span<const SequenceCache* const> caches = {});
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -67,12 +68,15 @@ std::string to_json_text(const Manifest& manifest);  // with its own digest
 // is not listed, TR5036 boxes that overlap or do not cover their tensor, TR5037 tensor that is there twice.
 Manifest parse_manifest(const std::string& text, const std::string& place);
 
-// A logical tensor's elements in memory: row-major, contiguous.
+// A logical tensor's elements: row-major, contiguous.
 struct NamedData {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;
+  // In place of data, for what is not in memory yet: called once, in the order of the list; its bytes hold until the
+  // next one's.
+  std::function<std::span<const std::byte>()> read = {};
 };
 
 // Starts an attempt in OUTPUT/checkpoints: takes the number after the highest in use by create_file_exclusive, durable.

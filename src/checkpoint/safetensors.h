@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -38,6 +39,8 @@ class SafetensorsFile {
 struct TensorToWrite {
   std::string name;
   TensorEntry entry;
+  // In place of entry.data: called once, when the tensor's turn comes; its bytes hold until the next one's.
+  std::function<std::span<const std::byte>()> read;
 };
 
 struct WrittenFile {

@@ -11,10 +11,18 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-void check(const TensorToWrite& tensor, std::set<std::string>& names) {
+std::uint64_t bytes_of(const TensorToWrite& tensor) {
   std::int64_t bytes = size_of(tensor.entry.dtype);
   for (const std::int64_t size : tensor.entry.shape) bytes *= size;
-  TRIREME_CHECK(bytes == static_cast<std::int64_t>(tensor.entry.data.size()), tensor.name + ": data has another size");
+  return static_cast<std::uint64_t>(bytes);
+}
+
+void check_size(const TensorToWrite& tensor, std::span<const std::byte> data) {
+  TRIREME_CHECK(bytes_of(tensor) == data.size(), tensor.name + ": data has another size");
+}
+
+void check(const TensorToWrite& tensor, std::set<std::string>& names) {
+  if (!tensor.read) check_size(tensor, tensor.entry.data);
   TRIREME_CHECK(names.insert(tensor.name).second, tensor.name + " is written twice");
 }
 
@@ -33,7 +41,7 @@ std::string header_text(std::span<const TensorToWrite> tensors, const std::map<s
   std::uint64_t at = 0;
   for (const TensorToWrite& tensor : tensors) {
     check(tensor, names);
-    const std::uint64_t end = at + tensor.entry.data.size();
+    const std::uint64_t end = at + bytes_of(tensor);
     const nlohmann::json members = {
         {"dtype", safetensors_name(tensor.entry.dtype)}, {"shape", tensor.entry.shape}, {"data_offsets", {at, end}}};
     if (text.size() > 1) text += ",";
@@ -61,7 +69,9 @@ WrittenFile write_safetensors(const std::filesystem::path& path, std::span<const
   write(std::as_bytes(std::span(header)));
   for (const TensorToWrite& tensor : tensors) {
     failpoint("checkpoint.data");
-    write(tensor.entry.data);
+    const std::span<const std::byte> data = tensor.read ? tensor.read() : tensor.entry.data;
+    check_size(tensor, data);
+    write(data);
   }
   file.finish();
   return {file.size(), digests.finish()};

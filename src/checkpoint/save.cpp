@@ -86,7 +86,9 @@ void describe(Manifest& manifest, std::span<const NamedData> tensors, const std:
 
 std::vector<TensorToWrite> to_write(std::span<const NamedData> tensors) {
   std::vector<TensorToWrite> list;
-  for (const NamedData& tensor : tensors) list.push_back({tensor.name, {tensor.dtype, tensor.shape, tensor.data}});
+  for (const NamedData& tensor : tensors) {
+    list.push_back({tensor.name, {tensor.dtype, tensor.shape, tensor.data}, tensor.read});
+  }
   return list;
 }
 
@@ -106,7 +108,10 @@ void write(const fs::path& folder, Manifest& manifest, std::span<const NamedData
 
 [[noreturn]] void disk_full(const Error& error, const Manifest& manifest, std::span<const NamedData> tensors) {
   std::uint64_t bytes = 0;
-  for (const NamedData& tensor : tensors) bytes += tensor.data.size();
+  for (const NamedData& tensor : tensors) {
+    const std::optional<Box> box = matrix_of(tensor.shape);
+    if (box) bytes += static_cast<std::uint64_t>(box->numel() * size_of(tensor.dtype));
+  }
   throw Error(5011, error.place(),
               "the checkpoint of step " + std::to_string(manifest.step) + " needs " + std::to_string(bytes) +
                   " bytes: " + error.message(),

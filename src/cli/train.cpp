@@ -39,13 +39,9 @@ TrainCommand parse_train(Arguments arguments) {
   app.add_flag("--dry-run", command.dry_run, "print the resolved plan, parameters and memory; start nothing");
   app.add_flag("--distributed", command.distributed, "insist on RANK, WORLD_SIZE, ... from a launcher");
   app.add_option("--local_rank,--local-rank", command.local_rank, "checked against LOCAL_RANK");
-  app.add_flag("--use-fsdp,--use_fsdp", use_fsdp, "not yet: needs full_shard");
+  app.add_flag("--use-fsdp,--use_fsdp", use_fsdp, "distributed.strategy=full_shard");
   parse(app, arguments);
 
-  if (use_fsdp) {
-    throw Error(2190, "command line: --use-fsdp", "not yet: full_shard comes with later work",
-                "leave it out: distributed.strategy ddp gives the same numbers where the model fits on one rank");
-  }
   if (config.empty() && !words.empty() && words.front().find('=') == std::string::npos) {
     config = words.front();
     words.erase(words.begin());
@@ -53,6 +49,7 @@ TrainCommand parse_train(Arguments arguments) {
   if (config.empty()) {
     throw Error(2002, "command line", "no configuration file", "trireme train configs/quickstart.yaml [key=value ...]");
   }
+  if (use_fsdp) words.emplace_back("distributed.strategy=full_shard");
   command.plan = config::load_plan(config, words);
   return command;
 }

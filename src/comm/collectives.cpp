@@ -22,22 +22,30 @@ void wait_all(Transfers& transfers) {
   transfers.clear();
 }
 
-// Sums one slice of all participants' slots, chunk by chunk. Scratch holds two chunks of every participant, so that one
-// is received while the other is added.
+// The part of numel elements that a rank sums: slices of equal size, the last ones shorter or empty where they do not
+// come out even.
+struct Parts {
+  std::int64_t numel, slice_numel;
+  std::int64_t begin(int rank) const { return std::min(numel, rank * slice_numel); }
+  std::int64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
+};
+
+// Sums this rank's part of all participants' slots, chunk by chunk. Scratch holds two chunks of every participant, so
+// that one is received while the other is added.
 class OrderedSum {
  public:
-  OrderedSum(Communicator& comm, const void* slot, DType dtype, float* sum, std::int64_t slice_numel, int participants)
+  OrderedSum(Communicator& comm, const void* slot, DType dtype, float* sum, const Parts& parts, int participants)
       : comm_(comm),
         slot_(static_cast<const std::byte*>(slot)),
         dtype_(dtype),
         sum_(sum),
-        slice_numel_(slice_numel),
+        parts_(parts),
         participants_(participants),
-        stride_(std::min(slice_numel, kChunkNumel) * size_of(dtype)),
+        stride_(std::min(parts.slice_numel, kChunkNumel) * size_of(dtype)),
         scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * participants * stride_))) {}
 
   void run(bool overwrite) {
-    const std::int64_t num_chunks = (slice_numel_ + kChunkNumel - 1) / kChunkNumel;
+    const std::int64_t num_chunks = (parts_.slice_numel + kChunkNumel - 1) / kChunkNumel;
     if (num_chunks > 0) post(0);
     for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
       // Before any wait of this chunk: every rank can then go on as soon as the slowest has posted.
@@ -48,12 +56,17 @@ class OrderedSum {
   }
 
  private:
-  std::size_t bytes(std::int64_t chunk) const { return static_cast<std::size_t>(numel(chunk) * size_of(dtype_)); }
-  std::int64_t numel(std::int64_t chunk) const { return std::min(kChunkNumel, slice_numel_ - chunk * kChunkNumel); }
+  // Of a chunk of a rank's part.
+  std::int64_t numel(int rank, std::int64_t chunk) const {
+    return std::clamp(parts_.size(rank) - chunk * kChunkNumel, std::int64_t{0}, kChunkNumel);
+  }
+  std::size_t bytes(int rank, std::int64_t chunk) const {
+    return static_cast<std::size_t>(numel(rank, chunk) * size_of(dtype_));
+  }
 
-  // A chunk of a slice of this rank's own slot.
-  const std::byte* own(int slice, std::int64_t chunk) const {
-    return slot_ + (slice * slice_numel_ + chunk * kChunkNumel) * size_of(dtype_);
+  // A chunk of a rank's part of this rank's own slot.
+  const std::byte* own(int rank, std::int64_t chunk) const {
+    return slot_ + (parts_.begin(rank) + chunk * kChunkNumel) * size_of(dtype_);
   }
 
   std::byte* scratch(int source, std::int64_t chunk) const {
@@ -67,8 +80,8 @@ class OrderedSum {
     // Each rank begins with its neighbours, lest all of them crowd rank 0.
     for (int distance = 1; distance < world_size; ++distance) {
       const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
-      if (from < participants_) receives[from] = comm_.receive({scratch(from, chunk), bytes(chunk)}, from);
-      if (me < participants_) sends_[chunk % 2].push_back(comm_.send({own(to, chunk), bytes(chunk)}, to));
+      if (from < participants_) receives[from] = comm_.receive({scratch(from, chunk), bytes(me, chunk)}, from);
+      if (me < participants_) sends_[chunk % 2].push_back(comm_.send({own(to, chunk), bytes(to, chunk)}, to));
     }
   }
 
@@ -77,12 +90,12 @@ class OrderedSum {
     float* sum = sum_ + chunk * kChunkNumel;
     const std::byte* mine = me < participants_ ? own(me, chunk) : nullptr;
     if (mine == reinterpret_cast<const std::byte*>(sum)) {  // in place: the sum is about to overwrite it
-      std::memcpy(scratch(me, chunk), mine, bytes(chunk));
+      std::memcpy(scratch(me, chunk), mine, bytes(me, chunk));
       mine = scratch(me, chunk);
     }
     for (int source = 0; source < participants_; ++source) {
       if (source != me) receives_[chunk % 2][source]->wait();
-      add_values(sum, source == me ? mine : scratch(source, chunk), dtype_, numel(chunk), overwrite && source == 0);
+      add_values(sum, source == me ? mine : scratch(source, chunk), dtype_, numel(me, chunk), overwrite && source == 0);
     }
     receives_[chunk % 2].clear();
   }
@@ -91,7 +104,7 @@ class OrderedSum {
   const std::byte* slot_;
   DType dtype_;
   float* sum_;
-  std::int64_t slice_numel_;
+  Parts parts_;
   int participants_;
   std::int64_t stride_;
   std::unique_ptr<std::byte[]> scratch_;
@@ -141,21 +154,34 @@ void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<s
   wait_all(transfers);
 }
 
-void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* accumulator,
+void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* sum,
                             std::int64_t slice_numel, int participants, bool first) {
-  TRIREME_CHECK(participants >= 1 && participants <= comm.world_size(), "participants are ranks of this communicator");
+  TRIREME_CHECK(participants >= 0 && participants <= comm.world_size(), "participants are ranks of this communicator");
   if (slice_numel == 0) return;  // nothing is sent, and an empty slot may have no address
   TRIREME_CHECK((slot != nullptr) == (comm.rank() < participants), "exactly the participants pass a slot");
-  float* slice = accumulator + comm.rank() * slice_numel;
-  OrderedSum(comm, slot, slot_dtype, slice, slice_numel, participants).run(first);
+  if (participants == 0) return;
+  OrderedSum(comm, slot, slot_dtype, sum, {slice_numel * comm.world_size(), slice_numel}, participants).run(first);
 }
 
-void ordered_all_reduce(Communicator& comm, float* accumulator, std::int64_t slice_numel) {
-  float* slice = accumulator + comm.rank() * slice_numel;
-  OrderedSum(comm, accumulator, DType::f32, slice, slice_numel, comm.world_size()).run(true);
-  const std::span all(accumulator, static_cast<std::size_t>(slice_numel) * comm.world_size());
-  const std::span mine(slice, static_cast<std::size_t>(slice_numel));
-  all_gather(comm, std::as_bytes(mine), std::as_writable_bytes(all));
+void ordered_scatter_sums(Communicator& comm, float* accumulator, std::int64_t slice_numel) {
+  ordered_reduce_scatter(comm, accumulator, DType::f32, accumulator + comm.rank() * slice_numel, slice_numel,
+                         comm.world_size(), true);
+}
+
+void ordered_all_reduce(Communicator& comm, float* values, std::int64_t numel) {
+  const int me = comm.rank(), world_size = comm.world_size();
+  const Parts parts{numel, (numel + world_size - 1) / world_size};
+  OrderedSum(comm, values, DType::f32, values + parts.begin(me), parts, world_size).run(true);
+  const auto part = [&](int rank) {
+    return std::as_writable_bytes(std::span(values + parts.begin(rank), static_cast<std::size_t>(parts.size(rank))));
+  };
+  Transfers transfers;
+  for (int distance = 1; distance < world_size; ++distance) {
+    const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
+    transfers.push_back(comm.receive(part(from), from));
+    transfers.push_back(comm.send(part(me), to));
+  }
+  wait_all(transfers);
 }
 
 }  // namespace trireme::comm

@@ -11,8 +11,9 @@
 
 namespace trireme::config {
 
-enum class Strategy : std::uint8_t { ddp };  // others are in the schema and exit 2 with "not yet"
+enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_grad_op, full_shard, hybrid_shard };
 enum class MixedPrecision : std::uint8_t { no, bf16 };
+enum class Recompute : std::uint8_t { none, selective, full };
 enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
 enum class Resume : std::uint8_t { automatic, must, never };
@@ -63,6 +64,9 @@ struct TrainingPlan {
   double weight_decay, adam_beta1, adam_beta2, adam_eps;
   double gradient_clipping;  // 0: off
   MixedPrecision mixed_precision;
+  Recompute gradient_checkpointing;
+  int recompute_every;                        // full: every k-th block
+  std::optional<std::int64_t> memory_budget;  // bytes of a rank; unset, 0: none
   std::uint64_t seed;
   std::int64_t eval_interval;                // steps; 0: at the end only
   std::optional<std::int64_t> eval_samples;  // unset: the whole held-out split
@@ -71,6 +75,11 @@ struct TrainingPlan {
 
 struct DistributedPlan {
   Strategy strategy;
+  // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
+  std::optional<std::int64_t> dp_replicate, dp_shard;
+  std::int64_t persistence_threshold;  // elements; storage groups of fewer keep whole parameters
+  int gather_ahead;                    // units
+  std::int64_t reuse_distance;         // elements
   int gradient_slots;
   int timeout_seconds;
   bool operator==(const DistributedPlan&) const = default;

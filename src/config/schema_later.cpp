@@ -35,10 +35,7 @@ std::vector<Key> model_and_training_keys() {
       not_yet("training.optimizer", Type::text, {"adamw", "adamw_torch", "adamw_torch_fused"},
               "Adam, SGD, Adagrad, Lion.", {{"optim", kHuggingFace}}),
       not_yet("training.device", Type::text, {"cpu", "auto"}, "Training on CUDA devices."),
-      not_yet("training.gradient_checkpointing", Type::boolean, {"false"}, "Recomputing activations in the backward.",
-              {{"activation_checkpointing", kGuides}, {"model.gradient_checkpointing", kHuggingFace}}),
       not_yet("training.loss_scale", Type::any, {"1"}, "Loss scaling of fp16.", {{"initial_loss_scale", kMegatron}}),
-      not_yet("training.memory_budget", Type::any, {"0"}, "A bound on the planned memory of a rank."),
       not_yet("training.warmup_ratio", Type::number, {"0"}, "Warm-up as a share of the steps; use warmup_steps."),
       not_yet("training.label_smoothing", Type::number, {"0"}, "Label smoothing.",
               {{"label_smoothing_factor", kHuggingFace}}),
@@ -56,10 +53,6 @@ std::vector<Key> data_keys() {
 
 std::vector<Key> distributed_keys() {
   return {
-      not_yet("distributed.dp_replicate", Type::integer, {"1"}, "Ranks over which shards are copied.",
-              {{"data_parallel_replicate_degree", kTitan}}),
-      not_yet("distributed.dp_shard", Type::integer, {"1"}, "Ranks over which parameters are sharded.",
-              {{"data_parallel_shard_degree", kTitan}}),
       not_yet("distributed.tp", Type::integer, {"1"}, "Tensor parallelism.",
               {{"tensor_parallel_degree", kTitan}, {"tensor_model_parallel_size", kMegatron}}),
       not_yet("distributed.pp", Type::integer, {"1"}, "Pipeline parallelism.",
@@ -70,9 +63,6 @@ std::vector<Key> distributed_keys() {
               {{"pipeline_parallel_schedule", kTitan}}),
       not_yet("distributed.sequence_parallel", Type::boolean, {"false"}, "Norms sharded over the sequence."),
       not_yet("distributed.backend", Type::text, {"gloo", "auto"}, "NCCL and MPI."),
-      not_yet("distributed.zero_stage", Type::integer, {"0"}, "ZeRO by number; see distributed.strategy."),
-      not_yet("distributed.persistence_threshold", Type::integer, {}, "Size below which groups stay whole.",
-              {{"stage3_param_persistence_threshold", kDeepSpeed}}),
       not_yet("distributed.offload_optimizer", Type::any, {"false", "none"}, "Optimizer state in host memory."),
       not_yet("distributed.offload_params", Type::any, {"false", "none"}, "Parameters in host memory.",
               {{"offload_param", kDeepSpeed}, {"cpu_offload", kFsdp}, {"fsdp_cpu_offload", kGuides}}),

@@ -7,6 +7,7 @@
 #include "base/failpoint.h"
 #include "chain/forward.h"
 #include "comm/collectives.h"
+#include "comm/subset.h"
 
 namespace trireme::engine {
 
@@ -17,10 +18,10 @@ using schedule::Op;
 // The memory that one instruction works on. Pointers stay the same for the engine's life: every buffer has its place
 // from lower().
 struct Engine::Bound {
-  std::vector<Tensor> input, output, grad_output, grad_input;
+  std::vector<Tensor> parameters, input, output, grad_output, grad_input;
   std::vector<GradientPlace> gradients;
   std::vector<std::pair<int, std::byte*>> fresh_slots;  // (group, slot) that this instruction overwrites
-  std::byte *saved = nullptr, *workspace = nullptr, *slot = nullptr;
+  std::byte *saved = nullptr, *workspace = nullptr, *slot = nullptr, *gathered = nullptr;
 };
 
 namespace {
@@ -36,6 +37,11 @@ std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup&
   return gaps;
 }
 
+void gather_slices(comm::Communicator& ranks, const std::byte* mine, std::byte* whole, std::int64_t slice_bytes) {
+  const auto size = static_cast<std::size_t>(slice_bytes);
+  comm::all_gather(ranks, {mine, size}, {whole, size * static_cast<std::size_t>(ranks.world_size())});
+}
+
 }  // namespace
 
 Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communicator& comm)
@@ -43,13 +49,10 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       options_(options),
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
-      state_(chain, plan_.groups, plan_.program),
-      arena_(std::max(plan_.program.arena_bytes, forward_bytes(chain, options.micro_batch))) {
+      state_(chain, plan_.groups, plan_.chain, plan_.program, plan_.options.slice_of(comm.rank())),
+      arena_(std::max(plan_.program.arena_bytes, evaluation_bytes())) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
-  for (const auto& unit : chain.units) {
-    auto& views = unit_parameters_.emplace_back();
-    for (const int parameter : unit->parameters()) views.push_back(state_.weight_view(parameter));
-  }
+  make_subsets();
   for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
   for (const Instruction& instruction : plan_.program.instructions) bound_.push_back(bind(instruction));
   executor_ = std::make_unique<Executor>(
@@ -57,11 +60,32 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       [this] { comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step"); });
 }
 
+void Engine::make_subsets() {
+  const schedule::Options& options = plan_.options;
+  if (options.replicas == 1) return;
+  std::vector<int> same_replica, same_slice;
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    if (options.replica_of(rank) == options.replica_of(comm_.rank())) same_replica.push_back(rank);
+    if (options.slice_of(rank) == options.slice_of(comm_.rank())) same_slice.push_back(rank);
+  }
+  shards_ = comm::make_subset(comm_, std::move(same_replica));
+  replicas_ = comm::make_subset(comm_, std::move(same_slice));
+}
+
+comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
+  if (scope == schedule::Scope::shards && shards_) return *shards_;
+  if (scope == schedule::Scope::replicas && replicas_) return *replicas_;
+  return comm_;
+}
+
 Engine::~Engine() = default;
 
 Engine::Bound Engine::bind(const Instruction& instruction) const {
   Bound bound;
-  std::vector<std::byte*> slots(plan_.groups.size(), nullptr);
+  std::vector<std::byte*> slots(plan_.groups.size(), nullptr), whole(plan_.groups.size(), nullptr);
+  for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
+    if (!plan_.chain.groups[group].shards_parameters) whole[group] = state_.weights(group);
+  }
   const auto place = [&](int buffer) { return arena_.at(plan_.program.buffers[buffer].offset); };
   const auto views = [&](const schedule::Buffer& buffer, std::byte* data) {
     return boundary_views(chain_.units[buffer.unit]->output(options_.micro_batch), data);
@@ -72,14 +96,21 @@ Engine::Bound Engine::bind(const Instruction& instruction) const {
     if (buffer.kind == BufferKind::boundary_gradient) bound.grad_output = views(buffer, place(index));
     if (buffer.kind == BufferKind::saved) bound.saved = place(index);
     if (buffer.kind == BufferKind::gradient_slot) bound.slot = place(index);
+    if (buffer.kind == BufferKind::gathered) whole[buffer.group] = place(index);
   }
   for (const int index : instruction.writes) {
     const schedule::Buffer& buffer = plan_.program.buffers[index];
-    if (buffer.kind == BufferKind::activation) bound.output = views(buffer, place(index));
+    const bool is_output = buffer.kind == BufferKind::activation || buffer.kind == BufferKind::recomputed_output;
+    if (is_output) bound.output = views(buffer, place(index));
     if (buffer.kind == BufferKind::boundary_gradient) bound.grad_input = views(buffer, place(index));
     if (buffer.kind == BufferKind::saved) bound.saved = place(index);
     if (buffer.kind == BufferKind::workspace) bound.workspace = place(index);
     if (buffer.kind == BufferKind::gradient_slot) slots[buffer.group] = place(index);
+    if (buffer.kind == BufferKind::gathered) bound.gathered = place(index);
+  }
+  if (instruction.unit < 0) return bound;
+  for (const int parameter : chain_.units[instruction.unit]->parameters()) {
+    bound.parameters.push_back(state_.view(parameter, whole[state_.place(parameter).group]));
   }
   if (instruction.op != Op::backward && instruction.op != Op::loss) return bound;
 
@@ -119,9 +150,12 @@ void Engine::run(int index) {
     case Op::count: return run_count();
     case Op::forward:
     case Op::loss:
+    case Op::recompute:
     case Op::backward: return run_compute(instruction, bound);
     case Op::accumulate: return run_accumulate(instruction, bound);
     case Op::reduce: return run_reduce(instruction, bound);
+    case Op::gather: return run_gather(instruction, bound);
+    case Op::release: return;
     case Op::report: return run_report();
     case Op::norm: return run_norm();
     case Op::step: return run_step(instruction);
@@ -151,19 +185,20 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
   }
   switch (instruction.op) {
     case Op::forward:
+    case Op::recompute:
       failpoint("engine.forward", comm_.rank());
-      unit.forward({batch, parameters_of(instruction.unit), bound.input, bound.output, bound.saved, bound.workspace});
+      unit.forward({batch, bound.parameters, bound.input, bound.output, bound.saved, bound.workspace});
       return;
     case Op::loss: {
       const double scale = report_.valid_tokens > 0 ? 1.0 / static_cast<double>(report_.valid_tokens) : 0.0;
-      const LossResult loss = unit.loss({batch, parameters_of(instruction.unit), bound.input, bound.grad_input,
-                                         bound.gradients, scale, bound.workspace});
+      const LossResult loss =
+          unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace});
       own_losses_[instruction.round] = loss.sum;
       return;
     }
     default:
-      unit.backward({batch, parameters_of(instruction.unit), bound.input, bound.grad_output, bound.grad_input,
-                     bound.gradients, bound.saved, bound.workspace});
+      unit.backward({batch, bound.parameters, bound.input, bound.grad_output, bound.grad_input, bound.gradients,
+                     bound.saved, bound.workspace});
   }
 }
 
@@ -181,52 +216,67 @@ void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) 
 
 void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
   failpoint("engine.reduce", comm_.rank());
+  using enum schedule::ReduceKind;
   const StorageGroup& group = plan_.groups[instruction.group];
+  comm::Communicator& ranks = ranks_of(instruction.scope);
   float* accumulator = state_.accumulator(instruction.group);
   switch (instruction.reduce) {
-    case schedule::ReduceKind::reduce_scatter:
-      comm::ordered_reduce_scatter(comm_, bound.slot, chain_.compute_dtype, accumulator, group.slice_numel(),
+    case reduce_scatter: {
+      // Where whole sums are kept, this rank's slice of them.
+      const bool whole = !plan_.chain.groups[instruction.group].shards_gradients;
+      float* sum = accumulator + (whole ? ranks.rank() * group.slice_numel() : 0);
+      comm::ordered_reduce_scatter(ranks, bound.slot, chain_.compute_dtype, sum, group.slice_numel(),
                                    instruction.participants, instruction.first);
       return;
-    case schedule::ReduceKind::all_gather: {
-      const std::span<std::byte> all(reinterpret_cast<std::byte*>(accumulator),
-                                     static_cast<std::size_t>(group.numel) * 4);
-      const std::size_t slice = all.size() / static_cast<std::size_t>(comm_.world_size());
-      comm::all_gather(comm_, all.subspan(slice * static_cast<std::size_t>(comm_.rank()), slice), all);
-      return;
     }
-    case schedule::ReduceKind::all_reduce: comm::ordered_all_reduce(comm_, accumulator, group.slice_numel()); return;
-    case schedule::ReduceKind::none: break;
+    case scatter_sums: comm::ordered_scatter_sums(ranks, accumulator, group.slice_numel()); return;
+    case all_gather:
+      return gather_slices(ranks, reinterpret_cast<std::byte*>(accumulator + ranks.rank() * group.slice_numel()),
+                           reinterpret_cast<std::byte*>(accumulator), group.slice_numel() * 4);
+    case all_reduce: comm::ordered_all_reduce(ranks, accumulator, group.numel); return;
+    case sum_replicas:
+      comm::ordered_all_reduce(ranks, state_.updated_accumulator(instruction.group), group.slice_numel());
+      return;
+    case none: break;
   }
   TRIREME_CHECK(false, "REDUCE without a kind");
 }
 
+void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
+  failpoint("engine.gather", comm_.rank());
+  const std::int64_t bytes = plan_.groups[instruction.group].slice_numel() * size_of(chain_.compute_dtype);
+  std::byte* whole = bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group);
+  gather_slices(ranks_of(instruction.scope), state_.updated_weights(instruction.group), whole, bytes);
+}
+
 void Engine::run_report() {
-  const std::size_t rounds = own_losses_.size();
+  // Of every rank: the losses of its rounds, a request to stop, and its part of the norm.
+  const std::size_t rounds = own_losses_.size(), size = rounds + 3;
   std::vector<double> own = own_losses_;
-  own.push_back(step_options_.stop_requested ? 1.0 : 0.0);
-  std::vector<double> all(own.size() * static_cast<std::size_t>(comm_.world_size()));
+  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low});
+  std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };
   double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
   for (int m = 0; m < options_.split.num_micro_batches; ++m) {
     const int rank = m % options_.split.num_data_ranks, round = m / options_.split.num_data_ranks;
-    report_.micro_batch_losses.push_back(
-        all[static_cast<std::size_t>(rank) * own.size() + static_cast<std::size_t>(round)]);
+    report_.micro_batch_losses.push_back(word_of(rank)[static_cast<std::size_t>(round)]);
     sum += report_.micro_batch_losses.back();
   }
   report_.loss = report_.valid_tokens > 0 ? sum / static_cast<double>(report_.valid_tokens) : 0.0;
+  // Every rank of the first replica has summed its own slices, or each of them everything.
+  const int parts = plan_.updates_slices() ? plan_.options.shard_ranks() : 1;
+  kernels::ExactSum squares;
   for (int rank = 0; rank < comm_.world_size(); ++rank) {
-    if (all[static_cast<std::size_t>(rank) * own.size() + rounds] != 0) report_.stop_requested = true;
+    const std::span<const double> word = word_of(rank).subspan(rounds);
+    if (word[0] != 0) report_.stop_requested = true;
+    if (rank < parts) squares.add(kernels::ExactSum{word[1], word[2]});
   }
+  set_norm(squares.value());
 }
 
-void Engine::run_norm() {
-  double sum = 0;
-  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
-    if (!plan_.groups[g].trainable) continue;
-    sum += kernels::flat_table().sum_of_squares(plan_.groups[g].numel, state_.accumulator(static_cast<int>(g)));
-  }
-  const auto norm = static_cast<float>(std::sqrt(sum));
+void Engine::set_norm(double squares) {
+  const auto norm = static_cast<float>(std::sqrt(squares));
   if (!std::isfinite(norm)) {  // as it is whenever the loss is not
     throw Error(
         1302, "step " + std::to_string(step_options_.step),
@@ -238,8 +288,17 @@ void Engine::run_norm() {
   report_.clip_factor = limit > 0 && norm > limit ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
 }
 
+void Engine::run_norm() {
+  own_squares_ = {};
+  for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
+    if (!plan_.groups[g].trainable) continue;
+    own_squares_.add(kernels::flat_table().sum_of_squares(state_.updated(g).size(), state_.updated_accumulator(g)));
+  }
+}
+
 void Engine::run_step(const Instruction& instruction) {
-  const StorageGroup& group = plan_.groups[instruction.group];
+  const int g = instruction.group;
+  const StorageGroup& group = plan_.groups[g];
   const auto step = static_cast<double>(step_options_.step);
   const kernels::AdamWArguments arguments{.learning_rate = step_options_.learning_rate,
                                           .beta1 = options_.beta1,
@@ -249,18 +308,13 @@ void Engine::run_step(const Instruction& instruction) {
                                           .bias_correction1 = 1.0 - std::pow(options_.beta1, step),
                                           .bias_correction2 = 1.0 - std::pow(options_.beta2, step),
                                           .gradient_scale = report_.clip_factor};
-  kernels::flat_table().adamw(group.numel, arguments, state_.master(instruction.group),
-                              state_.first_moment(instruction.group), state_.second_moment(instruction.group),
-                              state_.accumulator(instruction.group));
+  const std::int64_t numel = state_.updated(g).size();
+  float* master = state_.updated_data(StateKind::master, g);
+  kernels::flat_table().adamw(numel, arguments, master, state_.updated_data(StateKind::first_moment, g),
+                              state_.updated_data(StateKind::second_moment, g), state_.updated_accumulator(g));
   if (chain_.compute_dtype == DType::bf16) {
-    kernels::table<bfloat16>().cast_from_float(group.numel, state_.master(instruction.group),
-                                               static_cast<bfloat16*>(state_.weights(instruction.group)));
+    kernels::table<bfloat16>().cast_from_float(numel, master, reinterpret_cast<bfloat16*>(state_.updated_weights(g)));
   }
-}
-
-LossResult Engine::evaluate(const Batch& batch) {
-  const HeadInput head = forward_to_head(chain_, batch, unit_parameters_, arena_.at(0));
-  return chain_.units.back()->loss({batch, unit_parameters_.back(), head.boundary, {}, {}, 0.0, head.workspace});
 }
 
 }  // namespace trireme::engine

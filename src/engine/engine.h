@@ -28,7 +28,13 @@ struct EngineOptions {
   BatchShape micro_batch;  // B, T
   MicroBatchSplit split;   // M micro-batches over the data ranks
   bool reduce_each_micro_batch = false;
+  schedule::Sharding sharding;             // of no effect where a replica has one rank
+  int replicas = 1;                        // divides the data ranks
+  std::int64_t persistence_threshold = 0;  // groups of fewer elements keep whole parameters
+  int gather_ahead = 1;
+  std::int64_t reuse_distance = 0;  // elements; see schedule::Options
   int gradient_slots = 2;
+  int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
   double gradient_clipping = 0;  // 0: off
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
 };
@@ -40,10 +46,12 @@ struct StepPlan {
   schedule::Options options;
   schedule::Program program;
   std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
+  bool has_sharded_parameters() const;
+  bool updates_slices() const;  // each rank's own
 };
 
-// Builds, lowers and verifies the programs of all ranks. Throws Error TR1310 with the first finding when a program does
-// not hold.
+// Builds, lowers and verifies the programs of all classes of ranks. Throws Error TR1310 with the first finding when a
+// program does not hold.
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank);
 
 struct StepOptions {
@@ -73,8 +81,17 @@ class Engine {
   // loss or the gradient norm is not finite: weights and optimizer state are then untouched.
   StepReport step(std::span<const Batch> batches, const StepOptions& options);
 
-  // Forward and loss only, on this rank alone.
-  LossResult evaluate(const Batch& batch);
+  // Forward and loss only. Where is_sharded(), a collective: every rank calls it as often as the others, and one that
+  // has no batch (nullptr) takes part.
+  LossResult evaluate(const Batch* batch);
+  bool is_sharded() const { return plan_.has_sharded_parameters(); }
+
+  // The units' copies of the weights from the masters, after state().initialize() or a load: a collective.
+  void refresh_weights();
+
+  // For saving: all elements of one kind of state of a group, on rank 0; elsewhere nothing. Lies in the state itself
+  // or, where ranks hold slices, in storage; then a collective.
+  std::span<const float> gather_state(StateKind kind, int group, std::vector<float>& storage);
 
  private:
   struct Bound;  // an instruction's views, resolved once
@@ -86,16 +103,22 @@ class Engine {
   void run_norm();
   void run_step(const schedule::Instruction& instruction);
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
+  void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Instruction& instruction) const;
-  std::span<const Tensor> parameters_of(int unit) const { return unit_parameters_[unit]; }
+  void make_subsets();
+  void set_norm(double squares);
+  std::int64_t gathered_bytes(std::size_t unit) const;
+  std::int64_t evaluation_bytes() const;
+  std::vector<Tensor> gather_unit(std::size_t unit, std::byte* memory);
+  comm::Communicator& ranks_of(schedule::Scope scope) const;
 
   const Chain& chain_;
   EngineOptions options_;
   comm::Communicator& comm_;
+  std::unique_ptr<comm::Communicator> shards_, replicas_;  // subsets of comm_; null where they are all of it
   StepPlan plan_;
   ModelState state_;
   Memory arena_;
-  std::vector<std::vector<Tensor>> unit_parameters_;
   std::vector<Bound> bound_;
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
       gaps_;  // per group: element ranges that no parameter covers
@@ -104,6 +127,7 @@ class Engine {
   std::span<const Batch> batches_;
   StepOptions step_options_;
   std::vector<double> own_losses_;
+  kernels::ExactSum own_squares_;
   StepReport report_;
   std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
  public:

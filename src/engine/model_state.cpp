@@ -9,24 +9,35 @@ namespace trireme::engine {
 
 using schedule::BufferKind;
 
-ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::Program& program)
+std::string prefix_of(StateKind kind) {
+  switch (kind) {
+    case StateKind::master: return "";
+    case StateKind::first_moment: return "exp_avg/";
+    case StateKind::second_moment: return "exp_avg_sq/";
+  }
+  return {};
+}
+
+ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
+                       const schedule::Program& program, int slice)
     : chain_(chain),
       groups_(groups),
+      spec_(spec),
+      slice_(slice),
       memory_(program.persistent_bytes),
       places_(groups.size(), Place{}),
       parameter_places_(chain.parameters.size()) {
-  const bool weights_are_master = chain.compute_dtype == DType::f32;
   for (const schedule::Buffer& buffer : program.buffers) {
     if (buffer.group < 0 || !schedule::is_persistent(buffer.kind)) continue;
     Place& place = places_[buffer.group];
     std::byte* data = memory_.at(buffer.offset);
-    const std::int64_t numel = groups[buffer.group].numel;
-    if (buffer.kind == BufferKind::weights) {
+    const std::int64_t numel = updated(buffer.group).size();
+    if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice) {
       place.weights = data;
-      if (weights_are_master) place.master = reinterpret_cast<float*>(data);
+      if (weights_are_master()) place.master = reinterpret_cast<float*>(data);
     } else if (buffer.kind == BufferKind::state) {
       auto* state = reinterpret_cast<float*>(data);
-      if (!weights_are_master) {
+      if (!weights_are_master()) {
         place.master = state;
         state += numel;
       }
@@ -43,59 +54,91 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
   }
 }
 
-Tensor ModelState::weight_view(int parameter) const {
+Range ModelState::updated(int group) const {
+  const StorageGroup& own = groups_[group];
+  if (!spec_.groups[group].shards_optimizer) return {0, own.numel};
+  return {slice_ * own.slice_numel(), (slice_ + 1) * own.slice_numel()};
+}
+
+Range ModelState::held(StateKind kind, int group) const {
+  const schedule::GroupSpec& spec = spec_.groups[group];
+  if (kind != StateKind::master) return spec.trainable ? updated(group) : Range{};
+  if (!weights_are_master()) return updated(group);
+  return spec.shards_parameters ? slice_of(group) : Range{0, groups_[group].numel};
+}
+
+Range ModelState::slice_of(int group) const {
+  const std::int64_t numel = groups_[group].slice_numel();
+  return {slice_ * numel, (slice_ + 1) * numel};
+}
+
+float* ModelState::data(StateKind kind, int group) const {
+  const Place& place = places_[group];
+  switch (kind) {
+    case StateKind::master: return place.master;
+    case StateKind::first_moment: return place.first_moment;
+    case StateKind::second_moment: return place.second_moment;
+  }
+  return nullptr;
+}
+
+float* ModelState::updated_data(StateKind kind, int group) const {
+  return data(kind, group) + (updated(group).begin - held(kind, group).begin);
+}
+
+float* ModelState::updated_accumulator(int group) const {
+  return accumulator(group) + (spec_.groups[group].shards_gradients ? 0 : updated(group).begin);
+}
+
+std::byte* ModelState::updated_weights(int group) const {
+  const std::int64_t begin = spec_.groups[group].shards_parameters ? 0 : updated(group).begin;
+  return weights(group) + begin * size_of(chain_.compute_dtype);
+}
+
+Tensor ModelState::view(int parameter, std::byte* weights) const {
   const ParameterSpec& spec = chain_.parameters[parameter];
-  const ParameterPlace& where = place(parameter);
-  auto* base = static_cast<std::byte*>(weights(where.group));
-  return {base + where.offset * size_of(chain_.compute_dtype), chain_.compute_dtype, {spec.rows, spec.columns}};
+  std::byte* data = weights + place(parameter).offset * size_of(chain_.compute_dtype);
+  return {data, chain_.compute_dtype, {spec.rows, spec.columns}};
 }
 
 void ModelState::initialize(std::uint64_t seed) {
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const Piece& piece : locate(groups_[g], chain_.parameters, 0, groups_[g].numel)) {
-      const ParameterSpec& spec = chain_.parameters[piece.parameter];
-      const LogicalTensor& tensor = spec.logical[piece.logical];
-      const std::uint64_t stream = stream_id("init/" + tensor.name);
-      const std::int64_t columns = tensor.box.columns();
-      for (std::int64_t row = piece.box.row_begin; row < piece.box.row_end; ++row) {
-        float* out =
-            master(static_cast<int>(g)) + piece.flat_begin + (row - piece.box.row_begin) * piece.flat_row_stride;
-        const auto count = static_cast<std::size_t>(piece.box.column_end - piece.box.column_begin);
-        if (spec.init == Init::normal) {
-          const auto first = static_cast<std::uint64_t>(row * columns + piece.box.column_begin);
-          fill_normal(seed, stream, first, spec.init_std, {out, count});
-        } else {
-          std::fill_n(out, count, spec.init == Init::ones ? 1.0f : 0.0f);
-        }
+  for_each_piece([&](const HeldPiece& piece) {
+    if (piece.kind != StateKind::master) return;
+    const Box& box = piece.box;
+    const std::uint64_t stream = stream_id("init/" + piece.tensor.name);
+    float* out = piece.data;
+    for (std::int64_t row = box.row_begin; row < box.row_end; ++row, out += piece.row_stride) {
+      const auto count = static_cast<std::size_t>(box.columns());
+      if (piece.parameter.init == Init::normal) {
+        const auto first = static_cast<std::uint64_t>(row * piece.tensor.box.columns() + box.column_begin);
+        fill_normal(seed, stream, first, piece.parameter.init_std, {out, count});
+      } else {
+        std::fill_n(out, count, piece.parameter.init == Init::ones ? 1.0f : 0.0f);
       }
     }
-  }
-  refresh_weights();
+  });
 }
 
-void ModelState::refresh_weights() {
-  if (chain_.compute_dtype == DType::f32) return;
+void ModelState::cast_weights() {
+  if (weights_are_master()) return;
   TRIREME_CHECK(chain_.compute_dtype == DType::bf16, "compute dtype is fp32 or bf16");
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    kernels::table<bfloat16>().cast_from_float(groups_[g].numel, master(static_cast<int>(g)),
-                                               static_cast<bfloat16*>(weights(static_cast<int>(g))));
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    kernels::table<bfloat16>().cast_from_float(updated(g).size(), updated_data(StateKind::master, g),
+                                               reinterpret_cast<bfloat16*>(updated_weights(g)));
   }
 }
 
-void ModelState::for_each_logical(const Visitor& visit) const {
-  const auto visit_all = [&](const std::string& prefix, auto data_of) {
-    for (std::size_t p = 0; p < chain_.parameters.size(); ++p) {
-      const ParameterSpec& spec = chain_.parameters[p];
-      if (!spec.trainable && !prefix.empty()) continue;
-      for (const LogicalTensor& tensor : spec.logical) {
-        const std::int64_t first = tensor.box.row_begin * spec.columns + tensor.box.column_begin;
-        visit(prefix, tensor, data_of(parameter_places_[p].group) + parameter_places_[p].offset + first, spec.columns);
+void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& visit) const {
+  for (const StateKind kind : {StateKind::master, StateKind::first_moment, StateKind::second_moment}) {
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+      const Range range = held(kind, g);
+      for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
+        const ParameterSpec& parameter = chain_.parameters[piece.parameter];
+        visit({kind, parameter, parameter.logical[piece.logical], piece.box,
+               data(kind, g) + (piece.flat_begin - range.begin), piece.flat_row_stride});
       }
     }
-  };
-  visit_all("", [this](int g) { return master(g); });
-  visit_all("exp_avg/", [this](int g) { return first_moment(g); });
-  visit_all("exp_avg_sq/", [this](int g) { return second_moment(g); });
+  }
 }
 
 }  // namespace trireme::engine

@@ -20,39 +20,72 @@ struct ParameterPlace {
   std::int64_t offset = 0;  // elements
 };
 
+// Elements [begin, end) of a group.
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+enum class StateKind : std::uint8_t { master, first_moment, second_moment };
+std::string prefix_of(StateKind kind);  // of names in checkpoints: "", "exp_avg/", "exp_avg_sq/"
+
 class ModelState {
  public:
-  // Allocates what `program` plans as persistent. chain and groups must outlive this.
-  ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::Program& program);
+  // Allocates what `program` plans as persistent. slice: which of the groups' num_slices is this rank's. chain, groups
+  // and spec must outlive this.
+  ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
+             const schedule::Program& program, int slice);
 
-  // fp32, numel of the group each. weights() is what units read: the master itself in fp32 compute.
-  float* master(int group) const { return places_[group].master; }
-  float* first_moment(int group) const { return places_[group].first_moment; }
-  float* second_moment(int group) const { return places_[group].second_moment; }
+  // What this rank updates: the whole group, or its slice where the optimizer is sharded.
+  Range updated(int group) const;
+  // What it holds of a kind; nothing of the moments of a frozen group. The slice that it updates, but of fp32 weights
+  // that are masters and whole all.
+  Range held(StateKind kind, int group) const;
+  // fp32; element held().begin.
+  float* data(StateKind kind, int group) const;
+  // The element updated().begin.
+  float* updated_data(StateKind kind, int group) const;
+
+  // Gradient sums: all of them, or this rank's slice where gradients are sharded.
   float* accumulator(int group) const { return places_[group].accumulator; }
-  void* weights(int group) const { return places_[group].weights; }
+  float* updated_accumulator(int group) const;
+  // What units read, in the compute dtype (the masters themselves in fp32): all of it, or where parameters are sharded
+  // this rank's slice.
+  std::byte* weights(int group) const { return places_[group].weights; }
+  std::byte* updated_weights(int group) const;
+
   const ParameterPlace& place(int parameter) const { return parameter_places_[parameter]; }
-  Tensor weight_view(int parameter) const;
+  // The parameter in a whole group of weights that lies at `weights`.
+  Tensor view(int parameter, std::byte* weights) const;
 
   // Element i of logical tensor n is normal(seed, "init/n", i) * init_std, or 0 or 1: the same under every layout.
-  // Moments are zero.
+  // Moments are zero. Engine::refresh_weights() must follow.
   void initialize(std::uint64_t seed);
-  // Units' copies from the masters; after initialize() or a load.
-  void refresh_weights();
+  // The units' copies of what this rank updates, from the masters.
+  void cast_weights();
 
-  // Calls visit(prefix, tensor, data, row_stride) for each logical tensor of the weights ("") and moments ("exp_avg/",
-  // "exp_avg_sq/"): data is the first element of its box inside the group.
-  using Visitor =
-      std::function<void(const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t row_stride)>;
-  void for_each_logical(const Visitor& visit) const;
+  // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element.
+  struct HeldPiece {
+    StateKind kind;
+    const ParameterSpec& parameter;
+    const LogicalTensor& tensor;
+    Box box;
+    float* data;
+    std::int64_t row_stride;
+  };
+  void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
 
  private:
   struct Place {
     float *master, *first_moment, *second_moment, *accumulator;
-    void* weights;
+    std::byte* weights;
   };
+  Range slice_of(int group) const;
+  bool weights_are_master() const { return chain_.compute_dtype == DType::f32; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;
+  const schedule::ChainSpec& spec_;
+  int slice_;
   Memory memory_;
   std::vector<Place> places_;
   std::vector<ParameterPlace> parameter_places_;

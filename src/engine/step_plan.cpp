@@ -2,20 +2,22 @@
 
 #include "engine/engine.h"
 #include "schedule/lower.h"
+#include "schedule/rank_classes.h"
 #include "schedule/verify.h"
 
 namespace trireme::engine {
 
 namespace {
 
-schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups,
-                                   const BatchShape& shape) {
+schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups, const BatchShape& shape,
+                                   int recompute_every) {
   schedule::ChainSpec spec;
   std::vector<int> group_of(chain.parameters.size(), -1);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     spec.groups.push_back({groups[g].name, groups[g].numel, groups[g].trainable});
     for (const int parameter : groups[g].parameters) group_of[parameter] = static_cast<int>(g);
   }
+  int keeping = 0;
   for (std::size_t u = 0; u < chain.units.size(); ++u) {
     const Unit& unit = *chain.units[u];
     const bool head = u + 1 == chain.units.size();
@@ -34,15 +36,26 @@ schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<Storage
     out.forward_workspace_bytes = head ? 0 : forward.workspace_bytes;
     out.backward_workspace_bytes = backward.workspace_bytes;
     out.backward_reads_input = backward.reads_input && u > 0;
+    if (out.saved_bytes > 0) out.recompute = recompute_every > 0 && keeping++ % recompute_every == 0;
     spec.units.push_back(std::move(out));
   }
   return spec;
 }
 
+void shard(schedule::ChainSpec& chain, const EngineOptions& options) {
+  for (schedule::GroupSpec& group : chain.groups) {
+    group.shards_parameters = options.sharding.parameters && group.numel >= options.persistence_threshold;
+    group.shards_gradients = options.sharding.gradients && group.trainable;
+    group.shards_optimizer = options.sharding.optimizer && group.trainable;
+  }
+}
+
 std::string owner_of(schedule::BufferKind kind) {
   using enum schedule::BufferKind;
   switch (kind) {
-    case weights: return "weights";
+    case weights:
+    case weight_slice: return "weights";
+    case gathered: return "gathered weights";
     case state: return "optimizer state";
     case accumulator: return "gradient accumulators";
     case token_count:
@@ -52,6 +65,7 @@ std::string owner_of(schedule::BufferKind kind) {
     case activation: return "activations";
     case saved: return "saved for backward";
     case boundary_gradient: return "activation gradients";
+    case recomputed_output: return "workspace";
     case workspace: return "workspace";
   }
   return "other";
@@ -97,37 +111,56 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
 
 }  // namespace
 
+bool StepPlan::has_sharded_parameters() const {
+  return std::any_of(chain.groups.begin(), chain.groups.end(),
+                     [](const schedule::GroupSpec& group) { return group.shards_parameters; });
+}
+
+bool StepPlan::updates_slices() const {
+  return std::any_of(chain.groups.begin(), chain.groups.end(),
+                     [](const schedule::GroupSpec& group) { return group.shards_optimizer; });
+}
+
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   StepPlan plan;
   const int world_size = options.split.num_data_ranks;
+  TRIREME_CHECK(options.replicas >= 1 && world_size % options.replicas == 0, "replicas must divide the data ranks");
+  // Replicas of what is whole are ddp.
+  const bool shards = options.sharding.optimizer && options.replicas < world_size;
+  const int shard_ranks = shards ? world_size / options.replicas : world_size;
   std::vector<std::vector<int>> unit_parameters;
   std::vector<std::string> unit_names;
   for (const auto& unit : chain.units) {
     unit_parameters.push_back(unit->parameters());
     unit_names.push_back(unit->name());
   }
-  plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, world_size);
-  plan.chain = describe_chain(chain, plan.groups, options.micro_batch);
+  plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks);
+  plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every);
+  if (shards) shard(plan.chain, options);
   const bool fp32 = chain.compute_dtype == DType::f32;
   plan.options = {.world_size = world_size,
+                  .replicas = world_size / shard_ranks,
                   .num_micro_batches = options.split.num_micro_batches,
                   .reduce_each_micro_batch = options.reduce_each_micro_batch,
                   .compute_element_bytes = size_of(chain.compute_dtype),
                   .accumulator_element_bytes = 4,
                   .state_bytes_per_element = fp32 ? 8 : 12,
                   .weights_are_master = fp32,
-                  .gradient_slots = options.gradient_slots};
+                  .gradient_slots = options.gradient_slots,
+                  .gather_once = options.sharding.gather_once,
+                  .gather_ahead = options.gather_ahead,
+                  .reuse_distance = options.reuse_distance};
+  const auto program_of = [&](int r) {
+    return schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options);
+  };
   std::vector<schedule::Program> programs;
-  programs.reserve(static_cast<std::size_t>(world_size));
-  for (int r = 0; r < world_size; ++r) {
-    programs.push_back(schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options));
-  }
-  const auto findings = schedule::verify(plan.chain, plan.options, programs);
+  for (const int r : schedule::representative_ranks(plan.options)) programs.push_back(program_of(r));
+  const auto findings = schedule::verify_representatives(plan.chain, plan.options, programs);
   if (!findings.empty()) {
     throw Error(1310, "schedule of rank " + std::to_string(findings[0].rank), findings[0].what,
                 "nothing was started; this is a defect of Trireme, please report it with the configuration");
   }
-  plan.program = std::move(programs[rank]);
+  plan.program = program_of(rank);
   plan.memory_by_owner = memory_by_owner(plan.program);
   return plan;
 }

@@ -141,11 +141,27 @@ struct AdamWArguments {
   double bias_correction1, bias_correction2;  // 1 - beta^t
   double gradient_scale;                      // the clip factor
 };
+// A sum with what rounding took from it (Knuth's two-sum): rounded to float it does not depend on how its terms were
+// divided among ranks.
+struct ExactSum {
+  double high = 0, low = 0;
+  __attribute__((always_inline)) void add(double term) {
+    const double sum = high + term, part = sum - high;
+    low += (high - (sum - part)) + (term - part);
+    high = sum;
+  }
+  __attribute__((always_inline)) void add(const ExactSum& other) {
+    add(other.high);
+    low += other.low;
+  }
+  __attribute__((always_inline)) double value() const { return high - high == 0 ? high + low : high; }
+};
+
 struct FlatTable {
   // Decoupled weight decay (Loshchilov and Hutter 2019), torch.optim.AdamW's order of operations, in fp32.
   void (*adamw)(std::int64_t n, const AdamWArguments& a, float* master, float* m, float* v, const float* gradient);
-  double (*sum_of_squares)(std::int64_t n,
-                           const float* x);  // fp64 partial sums in a fixed order; NaN and Inf pass through
+  // Of runs that are cut at multiples of 256 elements, the sums' sum is that of the whole. NaN and Inf pass through.
+  ExactSum (*sum_of_squares)(std::int64_t n, const float* x);
 };
 
 enum class Level : std::uint8_t { baseline, avx2, avx512 };

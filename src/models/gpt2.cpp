@@ -83,10 +83,11 @@ void add_block(const Gpt2Config& c, const TransformerFacts& facts, std::int64_t 
 
 }  // namespace
 
-Chain make_gpt2(const Gpt2Config& config, DType compute_dtype) {
+Chain make_gpt2(const Gpt2Config& config, DType compute_dtype, bool recompute_wide) {
   const Gpt2Config c = checked(config);
   check_compute_dtype(compute_dtype);
-  const TransformerFacts facts = facts_of(c, compute_dtype);
+  TransformerFacts facts = facts_of(c, compute_dtype);
+  facts.recompute_wide = recompute_wide;
   const std::int64_t C = facts.C;
   Chain chain;
   chain.compute_dtype = compute_dtype;

@@ -29,6 +29,6 @@ struct Gpt2Config {
 // As make_llama(). Logical names and shapes are those of GPT2LMHeadModel (transformer.wte.weight,
 // transformer.h.N.attn.c_attn.weight, ..., lm_head.weight unless tied): its Conv1D matrices are [in, out], and so lie
 // in storage, so importers copy them as they are.
-Chain make_gpt2(const Gpt2Config& config, DType compute_dtype);
+Chain make_gpt2(const Gpt2Config& config, DType compute_dtype, bool recompute_wide = false);
 
 }  // namespace trireme

@@ -180,10 +180,11 @@ void add_blocks(const LlamaConfig& c, const TransformerFacts& facts, Chain& chai
 
 }  // namespace
 
-Chain make_llama(const LlamaConfig& config, DType compute_dtype) {
+Chain make_llama(const LlamaConfig& config, DType compute_dtype, bool recompute_wide) {
   const LlamaConfig c = checked(config);
   check_compute_dtype(compute_dtype);
-  const TransformerFacts facts = facts_of(c, compute_dtype);
+  TransformerFacts facts = facts_of(c, compute_dtype);
+  facts.recompute_wide = recompute_wide;
   Chain chain;
   chain.compute_dtype = compute_dtype;
   chain.vocabulary = c.vocabulary;

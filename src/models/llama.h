@@ -54,6 +54,6 @@ struct LlamaConfig {
 // logits(). The embedding checks ids, positions and document starts (TR1202 .. TR1204), the head checks labels
 // (TR1205). compute_dtype is f32 or bf16; f64 for tests. bf16 weight gradients add up in fp32 and are rounded to bf16
 // once a micro-batch, also over the chunks of the loss.
-Chain make_llama(const LlamaConfig& config, DType compute_dtype);
+Chain make_llama(const LlamaConfig& config, DType compute_dtype, bool recompute_wide = false);
 
 }  // namespace trireme

@@ -3,17 +3,17 @@
 namespace trireme {
 namespace {
 
-Chain make(const LlamaConfig& config, DType dtype) {
-  return make_llama(config, dtype);
+Chain make(const LlamaConfig& config, DType dtype, bool recompute_wide) {
+  return make_llama(config, dtype, recompute_wide);
 }
-Chain make(const Gpt2Config& config, DType dtype) {
-  return make_gpt2(config, dtype);
+Chain make(const Gpt2Config& config, DType dtype, bool recompute_wide) {
+  return make_gpt2(config, dtype, recompute_wide);
 }
 
 }  // namespace
 
-Chain make_chain(const ModelConfig& config, DType compute_dtype) {
-  return std::visit([compute_dtype](const auto& known) { return make(known, compute_dtype); }, config);
+Chain make_chain(const ModelConfig& config, DType compute_dtype, bool recompute_wide) {
+  return std::visit([=](const auto& known) { return make(known, compute_dtype, recompute_wide); }, config);
 }
 
 }  // namespace trireme

@@ -27,6 +27,7 @@ struct TransformerFacts {
   bool input_major = false;  // the blocks' matrices are [in, out]
   double embedding_scale = 1, attention_soft_cap = 0, logit_soft_cap = 0;
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
+  bool recompute_wide = false;  // the feed-forward network's wide rows are not kept but computed again in the backward
 };
 
 // Where a matrix or a norm is in its unit's parameters. -1: not there.
@@ -98,7 +99,7 @@ class TransformerBlock final : public TransformerUnit {
     Tensor attention;  // heads' outputs, before the projection
     Tensor lse;
     Tensor residual;          // after attention
-    Tensor wide;              // the feed-forward network's, before the activation
+    Tensor wide;              // the feed-forward network's, before the activation, unless recompute_wide
     Tensor branch1, branch2;  // what goes into the branches' norms
   };
   struct Workspace {
@@ -107,6 +108,7 @@ class TransformerBlock final : public TransformerUnit {
     Tensor turned, heads_rstd;  // queries and keys after norm and RoPE
     Tensor starts;              // in the window
     Tensor branch;              // on its way to the residual, or its gradient
+    Tensor wide;                // with recompute_wide
   };
   struct Pass;  // one call: views and shapes
   Saved place_saved(MemoryLayout& memory, const BatchShape& shape) const;

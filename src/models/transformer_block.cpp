@@ -61,7 +61,7 @@ TransformerBlock::Saved TransformerBlock::place_saved(MemoryLayout& memory, cons
   saved.attention = memory.place(facts_.dtype, {N, a.H * a.D});
   saved.lse = memory.place(accumulator_of(facts_.dtype), {a.B, a.H, a.T});
   saved.residual = memory.place(facts_.dtype, {N, facts_.C});
-  saved.wide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
+  if (!facts_.recompute_wide) saved.wide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
   if (block_.post_attention_norm) saved.branch1 = memory.place(facts_.dtype, {N, facts_.C});
   if (block_.post_mlp_norm) saved.branch2 = memory.place(facts_.dtype, {N, facts_.C});
   return saved;
@@ -81,6 +81,7 @@ TransformerBlock::Workspace TransformerBlock::place_workspace(MemoryLayout& memo
     w.turned = memory.place(facts_.dtype, {N, a.qkv_width()});
     w.heads_rstd = memory.place(acc, {N, a.H + a.K});
   }
+  if (facts_.recompute_wide) w.wide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
   if (block_.window > 0) w.starts = memory.place(DType::i32, {N});
   if (block_.post_attention_norm || facts_.residual_dropout > 0) w.branch = memory.place(facts_.dtype, {N, facts_.C});
   if (phase == Phase::backward) {
@@ -111,6 +112,9 @@ UnitCost TransformerBlock::describe(Phase phase, const BatchShape& shape) const 
   // Without a backward to follow, what would be kept lies in the workspace.
   cost.workspace_bytes = workspace.size() + (forward ? saved.size() : 0);
   cost.flops = forward ? 2 * N * weights + 2 * attention : 4 * N * weights + 5 * attention;
+  if (!forward && facts_.recompute_wide) {
+    cost.flops += 2 * N * static_cast<double>(facts_.C * facts_.mlp.up_width(facts_.F));
+  }
   cost.bytes_moved = (forward ? 1 : 2) * (weights * static_cast<double>(size_of(facts_.dtype)) +
                                           2.0 * static_cast<double>(saved.size() + boundary_bytes(output(shape))));
   return cost;
@@ -223,8 +227,9 @@ void TransformerBlock::forward(const ForwardArguments& arguments) const {
   norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
   copy(saved.residual, y);
   const bool direct2 = adds_directly(batch, block_.post_mlp_norm);
-  mlp_forward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, saved.wide, w.activated,
-              target(block_.post_mlp_norm, saved.branch2, y), direct2);
+  mlp_forward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)},
+              facts_.recompute_wide ? w.wide : saved.wide, w.activated, target(block_.post_mlp_norm, saved.branch2, y),
+              direct2);
   if (!direct2) add_branch(pass, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, y);
 }
 
@@ -247,7 +252,9 @@ void TransformerBlock::backward_mlp(const Pass& pass, const BackwardArguments& a
   const Tensor dx = as_matrix(arguments.grad_input[0], pass.N, facts_.C);
   const Tensor dbranch = branch_gradient(pass, arguments, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, dx);
   norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
-  mlp_backward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, saved.wide, dbranch,
+  if (facts_.recompute_wide) linear_forward(w.normed, pass.linear(block_.mlp_up), w.wide);
+  const Tensor& wide = facts_.recompute_wide ? w.wide : saved.wide;
+  mlp_backward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, wide, dbranch,
                w.activated, w.dwide, w.dnormed,
                {Pass::gradients(g, block_.mlp_up), Pass::gradients(g, block_.mlp_down)});
   norm_backward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.norm, w.dnormed, dx, true,

@@ -1,6 +1,7 @@
 #include "schedule/build.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "layout/mesh.h"
@@ -10,8 +11,25 @@ namespace {
 
 constexpr std::int64_t kScalarBytes = 16;  // (sum, weight), (norm, clip factor), or a count and room
 
+// Whether ranks update slices: of all trainable groups or of none.
+bool is_sharded(const ChainSpec& chain) {
+  return std::any_of(chain.groups.begin(), chain.groups.end(),
+                     [](const GroupSpec& group) { return group.shards_optimizer; });
+}
+
+void check_sharding(const GroupSpec& spec, const Options& options, bool is_sharded) {
+  const bool any = spec.shards_parameters || spec.shards_gradients || spec.shards_optimizer;
+  TRIREME_CHECK(!any || options.shard_ranks() > 1, spec.name + ": sharded among one rank");
+  TRIREME_CHECK(!spec.trainable || spec.shards_gradients || !spec.shards_parameters,
+                spec.name + ": sharded parameters with whole gradients");
+  TRIREME_CHECK(spec.shards_optimizer || !spec.shards_gradients, spec.name + ": sharded gradients, whole optimizer");
+  TRIREME_CHECK(spec.shards_optimizer == (spec.trainable && is_sharded), spec.name + ": unlike the other groups");
+  TRIREME_CHECK(options.replicas == 1 || is_sharded || !spec.trainable, spec.name + ": replicas of what is whole");
+}
+
 void check_groups(const ChainSpec& chain, const Options& options) {
   std::vector<int> contributions(chain.groups.size(), 0);
+  TRIREME_CHECK(!chain.units.back().recompute, "the head has no forward of its own to run again");
   for (const UnitSpec& unit : chain.units) {
     for (const int group : unit.reads) {
       TRIREME_CHECK(group >= 0 && group < static_cast<int>(chain.groups.size()), unit.name + ": no such group");
@@ -28,8 +46,9 @@ void check_groups(const ChainSpec& chain, const Options& options) {
   }
   for (std::size_t group = 0; group < chain.groups.size(); ++group) {
     const GroupSpec& spec = chain.groups[group];
-    TRIREME_CHECK(spec.numel > 0 && spec.numel % (options.world_size * std::int64_t{256}) == 0,
+    TRIREME_CHECK(spec.numel > 0 && spec.numel % (options.shard_ranks() * std::int64_t{256}) == 0,
                   spec.name + ": " + std::to_string(spec.numel) + " elements do not make equal, aligned slices");
+    check_sharding(spec, options, is_sharded(chain));
     TRIREME_CHECK(!spec.trainable || contributions[group] > 0, spec.name + ": no unit gives its gradient");
   }
 }
@@ -44,27 +63,52 @@ void check_arguments(const ChainSpec& chain, const Options& options, int rank) {
   }
   TRIREME_CHECK(!chain.units.empty(), "a chain has at least a head");
   TRIREME_CHECK(options.gradient_slots >= 1, "gradient_slots is " + std::to_string(options.gradient_slots));
+  TRIREME_CHECK(options.gather_ahead >= 0, "gather_ahead is " + std::to_string(options.gather_ahead));
+  TRIREME_CHECK(options.replicas >= 1 && options.world_size % options.replicas == 0,
+                std::to_string(options.replicas) + " replicas of " + std::to_string(options.world_size) + " ranks");
   check_groups(chain, options);
+}
+
+// A unit at work in one round: forward, loss or backward. The same on all ranks, also on one without a micro-batch.
+struct Visit {
+  Op op = Op::forward;
+  int unit = -1, round = -1;
+};
+
+std::vector<Visit> list_visits(int num_units, int num_rounds) {
+  std::vector<Visit> visits;
+  for (int round = 0; round < num_rounds; ++round) {
+    for (int unit = 0; unit < num_units - 1; ++unit) visits.push_back({Op::forward, unit, round});
+    visits.push_back({Op::loss, num_units - 1, round});
+    for (int unit = num_units - 2; unit >= 0; --unit) visits.push_back({Op::backward, unit, round});
+  }
+  return visits;
 }
 
 // Appends one rank's buffers and instructions in issue order.
 class Builder {
  public:
   Builder(const ChainSpec& chain, const Options& options, int rank)
-      : chain_(chain), options_(options), split_{options.num_micro_batches, options.world_size} {
+      : chain_(chain),
+        options_(options),
+        split_{options.num_micro_batches, options.world_size},
+        visits_(list_visits(static_cast<int>(chain.units.size()), split_.rounds())),
+        gathered_(chain.groups.size(), -1) {
     program_.rank = rank;
     program_.world_size = options.world_size;
     add_persistent_buffers();
+    find_needs();
   }
 
   Program build() {
-    Instruction& count = emit(Op::count);
+    Instruction& count = emit(Op::count, Scope::world);
     count.element_count = 1;
     count.participants = options_.world_size;
     count.writes = {token_count_};
-    for (int round = 0; round < split_.rounds(); ++round) add_round(round);
+    for (int visit = 0; visit < static_cast<int>(visits_.size()); ++visit) add_visit(visit);
+    add_norm();
     add_report();
-    add_norm_and_steps();
+    add_steps();
     return std::move(program_);
   }
 
@@ -78,21 +122,28 @@ class Builder {
   void add_persistent_buffers() {
     for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) {
       const GroupSpec& spec = chain_.groups[group];
-      const auto add = [&](BufferKind kind, std::int64_t element_bytes) {
-        return add_buffer(kind, -1, group, -1, spec.numel * element_bytes);
+      const auto add = [&](BufferKind kind, std::int64_t element_bytes, bool sharded) {
+        const std::int64_t numel = sharded ? spec.numel / options_.shard_ranks() : spec.numel;
+        return add_buffer(kind, -1, group, -1, numel * element_bytes);
       };
-      weights_.push_back(add(BufferKind::weights, options_.compute_element_bytes));
-      state_.push_back(spec.trainable ? add(BufferKind::state, options_.state_bytes_per_element) : -1);
-      accumulators_.push_back(spec.trainable ? add(BufferKind::accumulator, options_.accumulator_element_bytes) : -1);
+      const bool slices = spec.shards_parameters;
+      weights_.push_back(
+          add(slices ? BufferKind::weight_slice : BufferKind::weights, options_.compute_element_bytes, slices));
+      state_.push_back(spec.trainable ? add(BufferKind::state, options_.state_bytes_per_element, spec.shards_optimizer)
+                                      : -1);
+      accumulators_.push_back(
+          spec.trainable ? add(BufferKind::accumulator, options_.accumulator_element_bytes, spec.shards_gradients)
+                         : -1);
     }
     token_count_ = add_buffer(BufferKind::token_count, -1, -1, -1, kScalarBytes);
     loss_table_ = add_buffer(BufferKind::losses, -1, -1, -1, kScalarBytes * options_.num_micro_batches);
     gradient_norm_ = add_buffer(BufferKind::gradient_norm, -1, -1, -1, kScalarBytes);
   }
 
-  Instruction& emit(Op op) {
+  Instruction& emit(Op op, Scope scope = Scope::none) {
     Instruction& instruction = program_.instructions.emplace_back();
     instruction.op = op;
+    instruction.scope = scope;
     instruction.lane = is_collective(instruction) ? Lane::reduce : Lane::compute;
     return instruction;
   }
@@ -101,12 +152,110 @@ class Builder {
     if (buffer >= 0) list.push_back(buffer);
   }
 
+  // next_use_[visit] holds, for each sharded group that the visit reads, the next visit that reads it.
+  void find_needs() {
+    const int count = static_cast<int>(visits_.size());
+    std::vector<int> next(chain_.groups.size(), count);
+    next_use_.resize(visits_.size());
+    for (int visit = count - 1; visit >= 0; --visit) {
+      for (const int group : chain_.units[visits_[visit].unit].reads) {
+        if (!chain_.groups[group].shards_parameters) continue;
+        next_use_[visit].emplace_back(group, next[group]);
+        next[group] = visit;
+      }
+    }
+  }
+
+  void gather_for(int visit) {
+    for (const auto& [group, next] : next_use_[visit]) {
+      if (gathered_[group] >= 0) continue;
+      const std::int64_t numel = chain_.groups[group].numel;
+      gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
+      add_gather(group, gathered_[group]);
+    }
+  }
+
+  void add_gather(int group, int target) {
+    Instruction& gather = emit(Op::gather, Scope::shards);
+    gather.group = group;
+    gather.participants = options_.shard_ranks();
+    gather.element_count = chain_.groups[group].numel;
+    gather.reads = {weights_[group]};
+    gather.writes = {target};
+  }
+
+  // Elements of other sharded groups that are needed between two visits.
+  std::int64_t elements_between(int visit, int next, int group) const {
+    std::int64_t elements = 0;
+    std::vector<bool> seen(chain_.groups.size(), false);
+    for (int between = visit + 1; between < next; ++between) {
+      for (const auto& [other, ignored] : next_use_[between]) {
+        if (other == group || seen[other]) continue;
+        seen[other] = true;
+        elements += chain_.groups[other].numel;
+      }
+    }
+    return elements;
+  }
+
+  bool stays_gathered(int visit, int next, int group) const {
+    if (next == static_cast<int>(visits_.size())) return false;
+    if (options_.gather_once || next <= visit + options_.gather_ahead) return true;
+    const std::int64_t between = elements_between(visit, next, group);
+    return between == 0 || between < options_.reuse_distance;
+  }
+
+  void release_after(int visit) {
+    for (const auto& [group, next] : next_use_[visit]) {
+      if (stays_gathered(visit, next, group)) continue;
+      Instruction& release = emit(Op::release);
+      release.group = group;
+      release.writes = {gathered_[group]};
+      gathered_[group] = -1;
+    }
+  }
+
+  void add_visit(int index) {
+    const Visit& visit = visits_[index];
+    const int head = static_cast<int>(chain_.units.size()) - 1;
+    const int micro_batch = split_.micro_batch(visit.round, program_.rank);
+    if (visit.unit == 0 && (visit.op == Op::forward || head == 0)) begin_round();
+    for (; gather_next_ <= index + options_.gather_ahead && gather_next_ < static_cast<int>(visits_.size());) {
+      gather_for(gather_next_++);
+    }
+    if (micro_batch >= 0) {
+      switch (visit.op) {
+        case Op::forward: add_forward(visit.unit, micro_batch); break;
+        case Op::loss: add_loss(micro_batch); break;
+        default: add_backward(visit.unit, micro_batch);
+      }
+    }
+    release_after(index);
+    if (visit.op == Op::forward) return;
+    for (const int group : chain_.units[visit.unit].gradients) {
+      if (--missing_[group] == 0) add_reduction(group, visit.round, micro_batch);
+    }
+  }
+
+  void begin_round() {
+    activations_.assign(chain_.units.size(), -1);
+    saved_.assign(chain_.units.size(), -1);
+    boundary_gradients_.assign(chain_.units.size(), -1);
+    slots_.assign(chain_.groups.size(), -1);
+    missing_.assign(chain_.groups.size(), 0);
+    for (const UnitSpec& unit : chain_.units) {
+      for (const int group : unit.gradients) ++missing_[group];
+    }
+  }
+
   Instruction& emit_unit(Op op, int unit, int micro_batch) {
     Instruction& instruction = emit(op);
     instruction.unit = unit;
     instruction.micro_batch = micro_batch;
     instruction.round = micro_batch / options_.world_size;
-    for (const int group : chain_.units[unit].reads) instruction.reads.push_back(weights_[group]);
+    for (const int group : chain_.units[unit].reads) {
+      instruction.reads.push_back(chain_.groups[group].shards_parameters ? gathered_[group] : weights_[group]);
+    }
     return instruction;
   }
 
@@ -119,7 +268,7 @@ class Builder {
     Instruction& forward = emit_unit(Op::forward, unit, micro_batch);
     if (unit > 0) append(forward.reads, activations_[unit - 1]);
     activations_[unit] = add_buffer(BufferKind::activation, unit, -1, micro_batch, spec.output_bytes);
-    saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
+    if (!spec.recompute) saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
     append(forward.writes, activations_[unit]);
     append(forward.writes, saved_[unit]);
     append(forward.writes, workspace(unit, micro_batch, spec.forward_workspace_bytes));
@@ -157,7 +306,18 @@ class Builder {
     loss.writes.push_back(losses_.back());
   }
 
+  void add_recompute(int unit, int micro_batch) {
+    const UnitSpec& spec = chain_.units[unit];
+    Instruction& recompute = emit_unit(Op::recompute, unit, micro_batch);
+    if (unit > 0) append(recompute.reads, activations_[unit - 1]);
+    saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
+    append(recompute.writes, saved_[unit]);
+    append(recompute.writes, add_buffer(BufferKind::recomputed_output, unit, -1, micro_batch, spec.output_bytes));
+    append(recompute.writes, workspace(unit, micro_batch, spec.forward_workspace_bytes));
+  }
+
   void add_backward(int unit, int micro_batch) {
+    if (chain_.units[unit].recompute) add_recompute(unit, micro_batch);
     Instruction& backward = emit_unit(Op::backward, unit, micro_batch);
     if (unit > 0 && chain_.units[unit].backward_reads_input) append(backward.reads, activations_[unit - 1]);
     append(backward.reads, saved_[unit]);
@@ -176,13 +336,13 @@ class Builder {
     accumulate.writes = {accumulators_[group]};
   }
 
-  void add_reduce(ReduceKind kind, int group, int round) {
+  void add_reduce(ReduceKind kind, Scope scope, int group, int round) {
     const bool scatter = kind == ReduceKind::reduce_scatter;
-    Instruction& reduce = emit(Op::reduce);
+    Instruction& reduce = emit(Op::reduce, scope);
     reduce.reduce = kind;
     reduce.group = group;
     reduce.round = round;
-    reduce.participants = scatter ? split_.ranks_in_round(round) : options_.world_size;
+    reduce.participants = scatter ? participants(round) : size_of(scope);
     reduce.first = scatter && round == 0;
     reduce.element_count = chain_.groups[group].numel;
     if (scatter) append(reduce.reads, slots_[group]);
@@ -190,72 +350,79 @@ class Builder {
     reduce.writes = {accumulators_[group]};
   }
 
+  int size_of(Scope scope) const {
+    return scope == Scope::shards     ? options_.shard_ranks()
+           : scope == Scope::replicas ? options_.replicas
+                                      : options_.world_size;
+  }
+
+  // How many ranks of this rank's replica work in the round: its first ones.
+  int participants(int round) const {
+    const int before = options_.replica_of(program_.rank) * options_.shard_ranks();
+    return std::clamp(split_.ranks_in_round(round) - before, 0, options_.shard_ranks());
+  }
+
   // The group has its last contribution of the round (on the ranks that work in it).
   void add_reduction(int group, int round, int micro_batch) {
+    const GroupSpec& spec = chain_.groups[group];
     const bool last = round == split_.rounds() - 1;
     const bool alone = options_.world_size == 1;
-    if (!alone && options_.reduce_each_micro_batch) {
-      add_reduce(ReduceKind::reduce_scatter, group, round);
-      if (last) add_reduce(ReduceKind::all_gather, group, round);
-      return;
+    if (!alone && (options_.reduce_each_micro_batch || spec.shards_gradients)) {
+      add_reduce(ReduceKind::reduce_scatter, Scope::shards, group, round);
+      if (last && !spec.shards_optimizer) add_reduce(ReduceKind::all_gather, Scope::world, group, round);
+    } else {
+      if (micro_batch >= 0) add_accumulate(group, micro_batch, round);
+      if (!alone && last && spec.shards_optimizer) add_reduce(ReduceKind::scatter_sums, Scope::shards, group, round);
+      if (!alone && last && !spec.shards_optimizer) add_reduce(ReduceKind::all_reduce, Scope::world, group, round);
     }
-    if (micro_batch >= 0) add_accumulate(group, micro_batch, round);
-    if (!alone && last) add_reduce(ReduceKind::all_reduce, group, round);
+    if (last && options_.replicas > 1) add_reduce(ReduceKind::sum_replicas, Scope::replicas, group, round);
   }
 
-  void add_round(int round) {
-    const int num_units = static_cast<int>(chain_.units.size());
-    const int micro_batch = split_.micro_batch(round, program_.rank);
-    activations_.assign(num_units, -1);
-    saved_.assign(num_units, -1);
-    boundary_gradients_.assign(num_units, -1);
-    slots_.assign(chain_.groups.size(), -1);
-    std::vector<int> missing(chain_.groups.size(), 0);
-    for (const UnitSpec& unit : chain_.units) {
-      for (const int group : unit.gradients) ++missing[group];
-    }
-    for (int unit = 0; micro_batch >= 0 && unit < num_units - 1; ++unit) add_forward(unit, micro_batch);
-    for (int unit = num_units - 1; unit >= 0; --unit) {
-      if (micro_batch >= 0 && unit == num_units - 1) add_loss(micro_batch);
-      if (micro_batch >= 0 && unit < num_units - 1) add_backward(unit, micro_batch);
-      for (const int group : chain_.units[unit].gradients) {
-        if (--missing[group] == 0) add_reduction(group, round, micro_batch);
-      }
-    }
-  }
-
-  void add_report() {
-    Instruction& report = emit(Op::report);
-    report.participants = options_.world_size;
-    report.element_count = options_.num_micro_batches;
-    report.reads = losses_;
-    report.writes = {loss_table_};
-  }
-
-  void add_norm_and_steps() {
+  void add_norm() {
     Instruction& norm = emit(Op::norm);
     for (const int accumulator : accumulators_) append(norm.reads, accumulator);
     norm.writes = {gradient_norm_};
+  }
+
+  void add_report() {
+    Instruction& report = emit(Op::report, Scope::world);
+    report.participants = options_.world_size;
+    report.element_count = options_.num_micro_batches;
+    report.reads = losses_;
+    report.reads.push_back(gradient_norm_);
+    report.writes = {loss_table_, gradient_norm_};
+  }
+
+  void add_steps() {
     for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) {
-      if (!chain_.groups[group].trainable) continue;
+      const GroupSpec& spec = chain_.groups[group];
+      if (!spec.trainable) continue;
+      const bool slice_of_whole = spec.shards_optimizer && !spec.shards_parameters;
       Instruction& step = emit(Op::step);
       step.group = group;
       step.reads = {accumulators_[group], gradient_norm_};
       append(step.reads, state_[group]);
-      if (options_.weights_are_master) step.reads.push_back(weights_[group]);
+      if (options_.weights_are_master || slice_of_whole) step.reads.push_back(weights_[group]);
       append(step.writes, state_[group]);
       step.writes.push_back(weights_[group]);
+      if (slice_of_whole) add_gather(group, weights_[group]);
     }
   }
 
   const ChainSpec& chain_;
   const Options& options_;
-  MicroBatchSplit split_;
+  const MicroBatchSplit split_;
+  const std::vector<Visit> visits_;
+  std::vector<std::vector<std::pair<int, int>>> next_use_;  // per visit: (sharded group, visit that reads it next)
+  int gather_next_ = 0;                                     // the first visit that has not been gathered for
   Program program_;
-  std::vector<int> weights_, state_, accumulators_, losses_;
+  std::vector<int> weights_;  // or slices of them
+  std::vector<int> state_, accumulators_, losses_;
   int token_count_ = -1, loss_table_ = -1, gradient_norm_ = -1;
-  // Of the micro-batch in hand; -1 where there is none (yet).
+  std::vector<int> gathered_;  // -1: is not
+  // Of the round in hand; -1 where there is none (yet).
   std::vector<int> activations_, saved_, boundary_gradients_, slots_;
+  std::vector<int> missing_;  // contributions to the groups' gradients still to come
 };
 
 }  // namespace

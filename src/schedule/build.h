@@ -4,14 +4,23 @@
 
 namespace trireme::schedule {
 
-// ddp and a single rank. With reduce_each_micro_batch: REDUCE(reduce_scatter) of each group after its last contribution
-// in each round, in the last round followed by its REDUCE(all_gather); otherwise accumulate in each round, and in the
-// last round a group's accumulate is followed by its REDUCE(all_reduce). On one rank there are no collectives:
-// accumulate only (count and report remain, as local instructions with participants 1). A group read by several units
-// is reduced once, after its last contribution. The order: count; per round forward 0 .. n-2, loss, backward n-2 .. 0,
-// each followed by what became ready; report; norm; step of every trainable group. A rank without a micro-batch in the
-// last round issues that round's collectives only. Throws Error TR2210 when world_size > num_micro_batches, TR1000 when
-// the chain contradicts itself.
+// count; per round forward 0 .. n-2, loss, (recompute and) backward n-2 .. 0, each followed by what became ready; norm;
+// report; step of every trainable group.
+//
+// How a group is reduced, after its last contribution in a round (GroupSpec says what is sharded):
+//   sharded gradients           reduce_scatter in each round
+//   sharded optimizer           accumulate in each round, scatter_sums in the last (zero1); with
+//   reduce_each_micro_batch
+//                               reduce_scatter in each
+//   nothing                     accumulate in each round, all_reduce in the last (ddp); with reduce_each_micro_batch
+//                               reduce_scatter in each, all_gather in the last
+//   replicas                    sum_replicas in the last round besides
+// Sharded parameters are gathered for the units gather_ahead of the one at work and released after it, unless they are
+// needed again soon (gather_once, reuse_distance). Whole ones that are updated in slices are gathered after their STEP.
+//
+// On one rank there are no collectives: accumulate only (count and report remain, as local instructions with
+// participants 1). A rank without a micro-batch in the last round issues that round's collectives and releases only.
+// Throws Error TR2210 when world_size > num_micro_batches, TR1000 when the chain contradicts itself.
 Program build_schedule(const ChainSpec& chain, const Options& options, int rank);
 
 }  // namespace trireme::schedule

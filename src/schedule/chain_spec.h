@@ -6,10 +6,22 @@
 
 namespace trireme::schedule {
 
+// What a rank keeps as its slice only: a row of the strategy table.
+//   ddp nothing; zero1 the optimizer; zero2 gradients too; zero3 and full_shard parameters too; shard_grad_op the same,
+//   gathered once a step; hybrid_shard full_shard among the ranks of each replica.
+struct Sharding {
+  bool parameters = false, gradients = false, optimizer = false;
+  bool gather_once = false;
+  bool operator==(const Sharding&) const = default;
+};
+
 struct GroupSpec {
   std::string name;
-  std::int64_t numel = 0;  // padded; a multiple of world_size * 256
+  std::int64_t numel = 0;  // padded; a multiple of shard_ranks() * 256
   bool trainable = true;
+  // What a rank keeps as its slice only. Sharded parameters have sharded gradients, sharded gradients a sharded
+  // optimizer (where trainable).
+  bool shards_parameters = false, shards_gradients = false, shards_optimizer = false;
 };
 
 // One link of the chain. Sizes are per micro-batch, in bytes. The last unit is the head: its forward and backward are
@@ -23,6 +35,7 @@ struct UnitSpec {
   std::int64_t forward_workspace_bytes = 0;
   std::int64_t backward_workspace_bytes = 0;  // LOSS uses this one
   bool backward_reads_input = true;           // whether backward reads the boundary that forward read
+  bool recompute = false;                     // forward keeps nothing; it runs again before backward. Not the head
 };
 
 struct ChainSpec {
@@ -32,13 +45,22 @@ struct ChainSpec {
 
 struct Options {
   int world_size = 1;
-  int num_micro_batches = 1;               // M, over all ranks (layout/mesh.h says whose is which)
-  bool reduce_each_micro_batch = false;    // zero2's order: bits do not depend on the number of ranks
+  int replicas = 1;           // the ranks are so many sets of shard_ranks() neighbours; each set holds all slices
+  int num_micro_batches = 1;  // M, over all ranks (layout/mesh.h says whose is which)
+  bool reduce_each_micro_batch = false;    // also where whole sums are kept: bits do not depend on the number of ranks
   std::int64_t compute_element_bytes = 4;  // gradient slots and weights that units read
   std::int64_t accumulator_element_bytes = 4;
   std::int64_t state_bytes_per_element = 12;  // master, first and second moment
   bool weights_are_master = true;             // fp32 compute: units read the master weights themselves
   int gradient_slots = 2;  // how many units' gradients may wait for REDUCE while BACKWARD goes on; at least 1
+  // Of sharded parameters:
+  bool gather_once = false;         // they stay gathered from their first use in the step to their last
+  int gather_ahead = 1;             // so many units before the one at work; at least 0
+  std::int64_t reuse_distance = 0;  // a group stays gathered when fewer elements of others are needed before it again
+
+  int shard_ranks() const { return world_size / replicas; }
+  int replica_of(int rank) const { return rank / shard_ranks(); }
+  int slice_of(int rank) const { return rank % shard_ranks(); }
 };
 
 }  // namespace trireme::schedule

@@ -6,12 +6,15 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::array<std::string_view, 9> kOpNames = {"count",  "forward", "loss", "backward", "accumulate",
-                                                      "reduce", "report",  "norm", "step"};
-constexpr std::array<std::string_view, 4> kReduceNames = {"reduce", "reduce_scatter", "all_gather", "all_reduce"};
-constexpr std::array<std::string_view, 11> kBufferNames = {
-    "weights",       "state",      "accumulator", "token_count",       "losses",   "gradient_norm",
-    "gradient_slot", "activation", "saved",       "boundary_gradient", "workspace"};
+constexpr std::array<std::string_view, 12> kOpNames = {"count",  "gather",    "release",  "forward",
+                                                       "loss",   "recompute", "backward", "accumulate",
+                                                       "reduce", "norm",      "report",   "step"};
+constexpr std::array<std::string_view, 6> kReduceNames = {"reduce",     "reduce_scatter", "scatter_sums",
+                                                          "all_gather", "all_reduce",     "sum_replicas"};
+constexpr std::array<std::string_view, 14> kBufferNames = {
+    "weights",           "weight_slice", "state",         "accumulator", "token_count", "losses",
+    "gradient_norm",     "gathered",     "gradient_slot", "activation",  "saved",       "boundary_gradient",
+    "recomputed_output", "workspace"};
 
 // Names are for messages about broken programs too, so an index may be anything.
 template <class Spec>
@@ -29,7 +32,8 @@ std::string_view name_of(const std::array<std::string_view, N>& names, Enum valu
 }  // namespace
 
 bool is_collective(const Instruction& instruction) {
-  return instruction.op == Op::count || instruction.op == Op::reduce || instruction.op == Op::report;
+  return instruction.op == Op::count || instruction.op == Op::gather || instruction.op == Op::reduce ||
+         instruction.op == Op::report;
 }
 
 int find(const Program& program, std::span<const int> list, BufferKind kind, int group) {

@@ -1,9 +1,10 @@
 // What one rank does in one step, in order, and what each instruction touches.
 //
-// compute lane: forward, loss, backward, accumulate, norm, step. reduce lane: the collectives (count, reduce, report).
-// build.h writes a Schedule from a ChainSpec and Options; lower.h turns it into a Program: a place for every buffer and
-// every wait written down; verify.h proves the programs of all ranks; engine/executor.h runs one. A buffer is a name
-// with a size: nothing here knows tensors or torch, so a schedule for thousands of ranks fits in a test.
+// compute lane: forward, loss, recompute, backward, release, accumulate, norm, step. reduce lane: the collectives
+// (count, gather, reduce, report). build.h writes a Schedule from a ChainSpec and Options; lower.h turns it into a
+// Program: a place for every buffer and every wait written down; verify.h proves the programs of all ranks;
+// engine/executor.h runs one. A buffer is a name with a size: nothing here knows tensors or torch, so a schedule for
+// thousands of ranks fits in a test.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,42 +16,50 @@
 namespace trireme::schedule {
 
 enum class Op : std::uint8_t {
-  count,       // collective: valid label tokens of the global batch (the divisor of the loss)
-  forward,     // FORWARD u m
-  loss,        // LOSS u m: the head's forward and backward, chunk by chunk
+  count,    // collective: valid label tokens of the global batch (the divisor of the loss)
+  gather,   // collective: every slice of g to every rank; of weights for the units, or after STEP where they are whole
+  release,  // RELEASE g: its gathered weights are void from here on
+  forward,  // FORWARD u m
+  loss,     // LOSS u m: the head's forward and backward, chunk by chunk
+  recompute,   // RECOMPUTE u m: FORWARD again, for what its BACKWARD reads
   backward,    // BACKWARD u m: overwrites the gradient slots of its groups (adds where `adds` says so)
   accumulate,  // adds the slot of g into this rank's own accumulator; the first one overwrites it
   reduce,      // collective: see ReduceKind
-  report,      // collective: losses of all micro-batches, stop and error flags
-  norm,        // global gradient norm and clip factor
-  step,        // STEP g: optimizer on a group, and the units' copy of the weights
+  norm,        // sum of squares of the gradients that this rank holds
+  report,      // collective: losses of all micro-batches, flags; the global norm and the clip factor
+  step,        // STEP g: optimizer on a group or this rank's slice of it, and the units' copy of the weights
 };
 
 // reduce_scatter: for r in 0 .. participants-1 in rank order, slice s of rank r's slot is added to rank s's accumulator
-// slice
-//   (the first addition of the step overwrites).
+//   slice (the first addition of the step overwrites).
+// scatter_sums: slice s of rank r's accumulator is added in rank order into rank s's slice, in place.
 // all_gather: every rank's accumulator slice to every rank's whole accumulator.
-// all_reduce: both, on the ranks' own accumulators (ddp that reduces once a step): slice s of rank r's accumulator is
-// added in
-//   rank order, then gathered; in place.
-enum class ReduceKind : std::uint8_t { none, reduce_scatter, all_gather, all_reduce };
+// all_reduce: scatter_sums, then all_gather.
+// sum_replicas: the slices that ranks of all replicas hold are added in order of replicas; all get the sum.
+enum class ReduceKind : std::uint8_t { none, reduce_scatter, scatter_sums, all_gather, all_reduce, sum_replicas };
+
+// Who takes part in a collective: all ranks, the ranks of one replica, or those with the same slice in all replicas.
+enum class Scope : std::uint8_t { none, world, shards, replicas };
 
 // Instructions of one lane run in issue order, one at a time; lanes overlap.
 enum class Lane : std::uint8_t { compute, reduce };
 inline constexpr int kNumLanes = 2;
 
 enum class BufferKind : std::uint8_t {
-  weights,        // what units read, per group; persistent
-  state,          // master (if apart), moments, per trainable group; persistent; none when it has no bytes
-  accumulator,    // gradient sum, per trainable group; persistent
+  weights,        // what units read, of a group with whole parameters; persistent
+  weight_slice,   // this rank's slice of that, of a group with sharded ones; persistent
+  state,          // master (if apart), moments, per trainable group or slice; persistent; none when it has no bytes
+  accumulator,    // gradient sum, per trainable group or slice; persistent
   token_count,    // valid label tokens of the global batch; persistent; written by count, read by loss
   losses,         // (sum, weight); persistent; micro_batch m: one entry, written by LOSS m; micro_batch -1: the table
                   // of all M, written by report from every rank's entries
-  gradient_norm,  // norm and clip factor; persistent; written by norm, read by step
+  gradient_norm,  // persistent; norm writes this rank's part, report the norm and the clip factor, which step reads
+  gathered,       // what units read, of a group with sharded parameters, from gather to release
   gradient_slot,  // compute-dtype gradient of one group and micro-batch
   activation,     // a unit's output boundary
   saved,          // a unit's saved tensors
   boundary_gradient,  // gradient of a unit's output boundary
+  recomputed_output,  // a unit's output once more, which nobody reads
   workspace,          // of one instruction
 };
 constexpr bool is_persistent(BufferKind kind) {
@@ -66,8 +75,10 @@ struct Buffer {
 
 // The buffers of an instruction, in this order; a buffer of no bytes does not exist and is left out, so look them up
 // with find(), by list, kind and (where there may be several of a kind) group.
+// Weights of a group: weights where parameters are whole, gathered where they are sharded.
 //   forward     reads weights of UnitSpec::reads, activation (input: unit - 1's)
-//               writes activation (output: its own), saved, workspace
+//               writes activation (output: its own), saved (unless recomputed), workspace
+//   recompute   reads weights, activation (input); writes saved, recomputed_output, workspace
 //   loss        reads weights, activation (input), token_count, the slots it adds to
 //               writes boundary_gradient (of its input: unit - 1's), slots of UnitSpec::gradients, workspace, losses
 //               (m)
@@ -78,9 +89,13 @@ struct Buffer {
 //   reduce      reads gradient_slot (reduce_scatter, on ranks below participants), accumulator (unless first); writes
 //               accumulator
 //   count       writes token_count
-//   report      reads losses (this rank's micro-batches); writes losses (the table)
+//   gather      sharded parameters: reads weight_slice, writes gathered; whole ones: reads and writes weights
+//   release     writes gathered: nothing that may be read
 //   norm        reads the accumulators of all trainable groups, in order; writes gradient_norm
-//   step        reads accumulator, gradient_norm, state, weights (if weights_are_master); writes state, weights
+//   report      reads losses (this rank's micro-batches), gradient_norm; writes losses (the table), gradient_norm
+//   step        reads accumulator, gradient_norm, state, and, where it does not overwrite all of it
+//   (weights_are_master,
+//               or a slice of whole weights), weights or weight_slice; writes state, and weights or weight_slice
 // The first unit has no input, so there is no boundary before it; the head has no output.
 struct Instruction {
   Op op = Op::forward;
@@ -89,14 +104,16 @@ struct Instruction {
   int micro_batch = -1;  // global index 0 .. M-1; -1 for once-a-step instructions and collectives
   int round = -1;        // accumulation round of forward .. reduce
   ReduceKind reduce = ReduceKind::none;
-  int participants = 0;    // collectives: ranks 0 .. participants-1 contribute; fewer than world_size only in a
-                           // reduce_scatter of a ragged last round (all ranks take part in every collective)
-  bool first = false;      // accumulate, reduce: the accumulator (slice) is overwritten, not added to
+  Scope scope = Scope::none;  // collectives
+  int participants = 0;  // collectives: the first so many ranks of the scope contribute; fewer than all, or none, only
+                         // in a reduce_scatter of a ragged last round (all take part in every collective)
+  bool first = false;    // accumulate, reduce: the accumulator (slice) is overwritten, not added to
   std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, add into the slot instead of overwriting
-  std::int64_t element_count = 0;  // equal on all ranks; reduce: elements of the whole group; count: 1; report: M
-  std::vector<int> reads;          // buffers; written before, not released
-  std::vector<int> writes;         // buffers; a buffer in both lists is updated in place
-  std::vector<int> waits;          // set by lower(): earlier instructions, of other lanes, that must have completed
+  std::int64_t element_count =
+      0;                    // equal on all ranks; gather, reduce: elements of the whole group; count: 1; report: M
+  std::vector<int> reads;   // buffers; written before, not released
+  std::vector<int> writes;  // buffers; a buffer in both lists is updated in place
+  std::vector<int> waits;   // set by lower(): earlier instructions, of other lanes, that must have completed
 };
 
 // One rank's step, closed and drained: it starts with everything at rest and ends so.
@@ -108,7 +125,7 @@ struct Program {
   std::int64_t persistent_bytes = 0;      // set by lower()
 };
 
-// count, reduce and report: instructions that all ranks issue in one order. On one rank they are local.
+// count, gather, reduce and report: instructions that all ranks issue in one order. On one rank they are local.
 bool is_collective(const Instruction& instruction);
 
 // The buffer of that kind, and group unless -1, in `list` (an instruction's reads or writes); -1 where there is none.

@@ -1,10 +1,12 @@
 #include "schedule/verify.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
 
 #include "schedule/place.h"
+#include "schedule/rank_classes.h"
 #include "schedule/verify_parts.h"
 
 namespace trireme::schedule {
@@ -50,8 +52,9 @@ void check_list(Inspection& inspection, int index, const std::vector<int>& list)
 // Indices that the operation needs are in range; those that it does not need are -1.
 bool has_valid_indices(const Inspection& inspection, const Instruction& instruction) {
   const Op op = instruction.op;
-  const bool of_unit = op == Op::forward || op == Op::loss || op == Op::backward;
-  const bool of_group = op == Op::accumulate || op == Op::reduce || op == Op::step;
+  const bool of_unit = op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward;
+  const bool of_group =
+      op == Op::accumulate || op == Op::reduce || op == Op::step || op == Op::gather || op == Op::release;
   const bool of_micro_batch = of_unit || op == Op::accumulate;
   const bool of_round = of_micro_batch || op == Op::reduce;
   const auto holds = [](bool needed, int index, std::size_t count) {
@@ -77,6 +80,9 @@ void check_instructions(Inspection& inspection) {
     if (instruction.lane != (is_collective(instruction) ? Lane::reduce : Lane::compute)) {
       inspection.report(index, inspection.name(index) + " is on the wrong lane");
     }
+    if (is_collective(instruction) == (instruction.scope == Scope::none)) {
+      inspection.report(index, inspection.name(index) + " is among the wrong ranks");
+    }
     for (const int wait : instruction.waits) {
       if (!in_range(wait, program.instructions.size()) || wait >= index) {
         inspection.report(index, inspection.name(index) + " waits for instruction " + std::to_string(wait) +
@@ -86,7 +92,7 @@ void check_instructions(Inspection& inspection) {
   }
 }
 
-using Signature = std::tuple<Op, ReduceKind, int, int, std::int64_t, int, bool>;
+using Signature = std::tuple<Op, ReduceKind, Scope, int, int, std::int64_t, bool>;
 
 // Indices of a rank's collectives in the order in which it issues them: one lane, so one order.
 std::vector<int> list_collectives(const Program& program) {
@@ -97,9 +103,10 @@ std::vector<int> list_collectives(const Program& program) {
   return collectives;
 }
 
+// Participants differ where a replica has no work in a round; check_meaning() looks at them.
 Signature signature(const Instruction& collective) {
-  return {collective.op,           collective.reduce, collective.group, collective.round, collective.element_count,
-          collective.participants, collective.first};
+  return {collective.op,    collective.reduce,        collective.scope, collective.group,
+          collective.round, collective.element_count, collective.first};
 }
 
 void check_collectives(Inspection& inspection, const Program& leader) {
@@ -117,8 +124,7 @@ void check_collectives(Inspection& inspection, const Program& leader) {
     }
     if (signature(wanted) != signature(program.instructions[actual[i]])) {
       inspection.report(actual[i], inspection.name(actual[i]) + " meets rank 0's " +
-                                       to_string(wanted, inspection.chain) +
-                                       " or differs from it in size or participants");
+                                       to_string(wanted, inspection.chain) + " or differs from it in size");
       return;
     }
   }
@@ -158,15 +164,16 @@ void check_structure(Inspection& inspection) {
   check_instructions(inspection);
 }
 
-std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std::span<const Program> programs,
-                            std::int64_t budget_bytes) {
-  if (static_cast<int>(programs.size()) != options.world_size) {
-    return {
-        {0, -1, std::to_string(programs.size()) + " programs for " + std::to_string(options.world_size) + " ranks"}};
+namespace {
+
+std::vector<Finding> verify_ranks(const ChainSpec& chain, const Options& options, std::span<const int> ranks,
+                                  std::span<const Program> programs, std::int64_t budget_bytes) {
+  if (programs.size() != ranks.size()) {
+    return {{0, -1, std::to_string(programs.size()) + " programs for " + std::to_string(ranks.size()) + " ranks"}};
   }
   std::vector<Finding> findings;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    Inspection inspection(chain, options, programs[rank], rank);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    Inspection inspection(chain, options, programs[i], ranks[i]);
     check_structure(inspection);
     if (inspection.clean()) {
       check_budget(inspection, budget_bytes);
@@ -177,6 +184,20 @@ std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std:
     findings.insert(findings.end(), inspection.findings().begin(), inspection.findings().end());
   }
   return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std::span<const Program> programs,
+                            std::int64_t budget_bytes) {
+  std::vector<int> ranks(static_cast<std::size_t>(options.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return verify_ranks(chain, options, ranks, programs, budget_bytes);
+}
+
+std::vector<Finding> verify_representatives(const ChainSpec& chain, const Options& options,
+                                            std::span<const Program> programs, std::int64_t budget_bytes) {
+  return verify_ranks(chain, options, representative_ranks(options), programs, budget_bytes);
 }
 
 }  // namespace trireme::schedule

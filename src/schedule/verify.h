@@ -16,10 +16,14 @@ struct Finding {
 };
 
 // Empty when the programs hold: each buffer is written before it is read and not overwritten in between (by any buffer
-// that shares its bytes), conflicting accesses are ordered, sizes are those of the chain, collectives come in one order
-// with equal kind, group, count and participants on all ranks, the system runs to its end, and the arena stays under
-// budget_bytes (0: no limit). programs[r] is rank r's.
+// that shares its bytes), conflicting accesses are ordered, gathered weights are released once, sizes are those of the
+// chain, collectives come in one order with equal kind, group, scope and count on all ranks, the system runs to its
+// end, and the arena stays under budget_bytes (0: no limit). programs[r] is rank r's.
 std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std::span<const Program> programs,
                             std::int64_t budget_bytes = 0);
+
+// The same of representative_ranks(options), whose programs these are, in that order: all ranks hold when they do.
+std::vector<Finding> verify_representatives(const ChainSpec& chain, const Options& options,
+                                            std::span<const Program> programs, std::int64_t budget_bytes = 0);
 
 }  // namespace trireme::schedule

@@ -41,11 +41,14 @@ class MeaningChecker {
     int contributors = 0;            // units that give gradients for it
     std::vector<int> contributions;  // per micro-batch: how many of them have, so far
     int rounds = 0;                  // summed into the accumulator so far
+    std::size_t completions = 0;     // reductions after the rounds so far
     bool complete = false;           // the accumulator holds the global sum
     bool stepped = false;
+    bool gathered_after = false;  // whole weights that are updated in slices: all ranks have all slices
+    int gathered = -1;            // sharded parameters: the buffer that holds them whole now
   };
   struct Work {
-    bool forward = false, backward = false;  // the head has only the second, LOSS
+    bool forward = false, recompute = false, backward = false;  // the head has only the last, LOSS
   };
 
   int rank() const { return inspection_.rank; }
@@ -82,20 +85,52 @@ class MeaningChecker {
     expect((instruction.op == Op::reduce) == (instruction.reduce != ReduceKind::none), "has a wrong kind of reduction");
     switch (instruction.op) {
       case Op::count: return check_once(instruction, counted_, 1);
-      case Op::report: return check_once(instruction, reported_, split_.num_micro_batches);
+      case Op::report:
+        expect(normed_, "comes before norm");
+        return check_once(instruction, reported_, split_.num_micro_batches);
       case Op::forward:
       case Op::loss:
+      case Op::recompute:
       case Op::backward: return check_unit(instruction);
       case Op::accumulate: return check_accumulate(instruction);
       case Op::reduce: return check_reduce(instruction);
       case Op::norm: return check_norm();
       case Op::step: return check_step(instruction);
+      case Op::gather: return check_gather(instruction);
+      case Op::release: return check_release(instruction);
     }
+  }
+
+  const Options& options() const { return inspection_.options; }
+
+  void check_gather(const Instruction& instruction) {
+    const GroupSpec& spec = chain_.groups[instruction.group];
+    Group& group = groups_[instruction.group];
+    expect(instruction.scope == Scope::shards && instruction.participants == options().shard_ranks(),
+           "leaves ranks out");
+    expect(instruction.element_count == spec.numel, "has a wrong count");
+    if (spec.shards_parameters) {
+      expect(group.gathered < 0, "comes while the group is gathered");
+      expect(!group.stepped, "gathers weights that were stepped already");
+      group.gathered = instruction.writes.empty() ? -1 : instruction.writes.front();
+      return;
+    }
+    expect(spec.shards_optimizer, "has nothing to gather");
+    expect(group.stepped && !group.gathered_after, "does not come once after its step");
+    group.gathered_after = true;
+  }
+
+  void check_release(const Instruction& instruction) {
+    Group& group = groups_[instruction.group];
+    const int released = instruction.writes.empty() ? -1 : instruction.writes.front();
+    expect(chain_.groups[instruction.group].shards_parameters && group.gathered >= 0, "releases what is not gathered");
+    expect(released == group.gathered, "releases another gathering than the last");
+    group.gathered = -1;
   }
 
   void check_once(const Instruction& instruction, bool& done, std::int64_t count) {
     expect(!done, "comes twice");
-    expect(instruction.participants == split_.num_data_ranks, "leaves ranks out");
+    expect(instruction.scope == Scope::world && instruction.participants == split_.num_data_ranks, "leaves ranks out");
     expect(instruction.element_count == count, "has a wrong count");
     done = true;
   }
@@ -106,17 +141,25 @@ class MeaningChecker {
     expect(head == (instruction.op == Op::loss), "is not what this unit does");
     expect(split_.micro_batch(instruction.round, rank()) == instruction.micro_batch, "is not this rank's work");
     Work& work = work_[instruction.unit * split_.num_micro_batches + instruction.micro_batch];
-    bool& done = instruction.op == Op::forward ? work.forward : work.backward;
+    bool& done = instruction.op == Op::forward     ? work.forward
+                 : instruction.op == Op::recompute ? work.recompute
+                                                   : work.backward;
     expect(!done, "comes twice");
     done = true;
-    for (const int group : unit.reads) {
-      expect(!groups_[group].stepped, "reads weights that were stepped already");
+    for (std::size_t i = 0; i < unit.reads.size(); ++i) {
+      const Group& group = groups_[unit.reads[i]];
+      expect(!group.stepped, "reads weights that were stepped already");
+      if (!chain_.groups[unit.reads[i]].shards_parameters) continue;
+      const int read = i < instruction.reads.size() ? instruction.reads[i] : -1;
+      expect(read >= 0 && read == group.gathered, "reads weights that are not gathered");
     }
-    if (instruction.op == Op::forward) {
+    if (instruction.op == Op::forward || instruction.op == Op::recompute) {
       expect(instruction.adds.empty(), "adds into gradients");
+      expect(instruction.op == Op::forward || (unit.recompute && work.forward), "runs a forward again that is kept");
       return;
     }
     expect(head || work.forward, "comes before its forward");
+    expect(work.recompute == unit.recompute, "comes before its forward ran again");
     check_contributions(instruction, unit);
   }
 
@@ -145,38 +188,75 @@ class MeaningChecker {
     ++group.rounds;
   }
 
-  bool reduces_each() const { return inspection_.options.reduce_each_micro_batch && split_.num_data_ranks > 1; }
+  // Whether every round's slots go to other ranks at once.
+  bool reduces_each(int group) const {
+    return split_.num_data_ranks > 1 && (options().reduce_each_micro_batch || chain_.groups[group].shards_gradients);
+  }
+
+  // The kinds of reduction that complete a group's sum after its rounds, in order.
+  std::vector<ReduceKind> completions(int group) const {
+    std::vector<ReduceKind> kinds;
+    const bool slices = chain_.groups[group].shards_optimizer;
+    if (split_.num_data_ranks == 1) return kinds;
+    if (slices && !reduces_each(group)) kinds.push_back(ReduceKind::scatter_sums);
+    if (!slices) kinds.push_back(reduces_each(group) ? ReduceKind::all_gather : ReduceKind::all_reduce);
+    if (options().replicas > 1) kinds.push_back(ReduceKind::sum_replicas);
+    return kinds;
+  }
+
+  void complete_if_done(Group& group, int id) {
+    const int rounds = reduces_each(id) ? split_.rounds() : own_rounds_;
+    group.complete = group.rounds == rounds && group.completions == completions(id).size();
+  }
 
   void check_accumulate(const Instruction& instruction) {
     Group& group = groups_[instruction.group];
-    expect(!reduces_each(), "sums on this rank alone");
+    expect(!reduces_each(instruction.group), "sums on this rank alone");
     expect(instruction.micro_batch == split_.micro_batch(instruction.round, rank()), "is not this rank's work");
     check_slot(group, instruction.micro_batch);
     check_round(group, instruction);
-    if (split_.num_data_ranks == 1) group.complete = group.rounds == split_.rounds();
+    complete_if_done(group, instruction.group);
+  }
+
+  int participants(int round) const {
+    const int before = options().replica_of(rank()) * options().shard_ranks();
+    return std::clamp(split_.ranks_in_round(round) - before, 0, options().shard_ranks());
+  }
+
+  void check_scope(const Instruction& instruction, Scope scope, int participants) {
+    expect(instruction.scope == scope, "is among the wrong ranks");
+    expect(instruction.participants == participants, "has " + std::to_string(instruction.participants) +
+                                                         " participants instead of " + std::to_string(participants));
   }
 
   void check_reduce(const Instruction& instruction) {
     Group& group = groups_[instruction.group];
-    const bool scatter = instruction.reduce == ReduceKind::reduce_scatter;
     expect(split_.num_data_ranks > 1, "has no other rank");
-    expect(reduces_each() == (instruction.reduce != ReduceKind::all_reduce), "is not how this run reduces");
     expect(instruction.element_count == chain_.groups[instruction.group].numel, "has a wrong count");
-    const int participants = scatter ? split_.ranks_in_round(instruction.round) : split_.num_data_ranks;
-    expect(instruction.participants == participants, "has " + std::to_string(instruction.participants) +
-                                                         " participants instead of " + std::to_string(participants));
-    if (scatter) {
+    if (instruction.reduce == ReduceKind::reduce_scatter) {
+      expect(reduces_each(instruction.group), "is not how this run reduces");
+      check_scope(instruction, Scope::shards, participants(instruction.round));
       const int micro_batch = split_.micro_batch(instruction.round, rank());
       if (micro_batch >= 0) check_slot(group, micro_batch);
       check_round(group, instruction);
+      complete_if_done(group, instruction.group);
       return;
+    }
+    const std::vector<ReduceKind> kinds = completions(instruction.group);
+    expect(group.completions < kinds.size() && instruction.reduce == kinds[group.completions],
+           "is not how this run reduces");
+    switch (instruction.reduce) {
+      case ReduceKind::scatter_sums: check_scope(instruction, Scope::shards, options().shard_ranks()); break;
+      case ReduceKind::sum_replicas: check_scope(instruction, Scope::replicas, options().replicas); break;
+      default: check_scope(instruction, Scope::world, split_.num_data_ranks);
     }
     expect(!instruction.first, "cannot be a first sum");
     expect(instruction.round == split_.rounds() - 1, "is of another round than the last");
     expect(!group.complete, "comes twice");
-    expect(group.rounds == (reduces_each() ? split_.rounds() : own_rounds_),
+    expect(group.rounds == (reduces_each(instruction.group) ? split_.rounds() : own_rounds_),
            "comes before this rank's sum is complete");
-    group.complete = true;
+    ++group.completions;
+    complete_if_done(group, instruction.group);
   }
 
   void check_norm() {
@@ -192,7 +272,7 @@ class MeaningChecker {
     Group& group = groups_[instruction.group];
     expect(chain_.groups[instruction.group].trainable, "changes a frozen group");
     expect(!group.stepped, "comes twice");
-    expect(normed_ && group.complete, "comes before norm or sum");
+    expect(reported_ && group.complete, "comes before report or sum");
     group.stepped = true;
   }
 
@@ -203,6 +283,10 @@ class MeaningChecker {
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       expect(!chain_.groups[group].trainable || groups_[group].stepped,
              "step " + chain_.groups[group].name + " is missing");
+      expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
+      const bool needs_gather = chain_.groups[group].shards_optimizer && !chain_.groups[group].shards_parameters;
+      expect(!needs_gather || groups_[group].gathered_after,
+             "gather " + chain_.groups[group].name + " is missing after its step");
     }
     for (int unit = 0; unit < static_cast<int>(chain_.units.size()); ++unit) {
       const bool head = unit == static_cast<int>(chain_.units.size()) - 1;

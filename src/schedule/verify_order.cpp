@@ -31,7 +31,8 @@ class OrderChecker {
     compute_clocks();
     for (int id = 0; id < static_cast<int>(program_.buffers.size()); ++id) {
       const BufferKind kind = program_.buffers[id].kind;
-      if (kind == BufferKind::weights || kind == BufferKind::state) assign(id, {id, -1, kNever});
+      const bool kept = kind == BufferKind::weights || kind == BufferKind::weight_slice || kind == BufferKind::state;
+      if (kept) assign(id, {id, -1, kNever});
     }
     for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
       const Instruction& instruction = program_.instructions[index];
@@ -39,6 +40,9 @@ class OrderChecker {
       for (const int id : instruction.writes) check_write(index, id);
       for (const int id : instruction.writes) assign(id, {id, index, kNever});
       for (const int id : instruction.writes) check_held(index, id, " is overwritten by another output");
+      if (instruction.op == Op::release) {
+        for (const int id : instruction.writes) assign(id, {-1, index, kNever});
+      }
     }
     check_end();
   }

@@ -12,16 +12,30 @@ struct Roles {
   const ChainSpec& chain;
   const Options& options;
 
-  Buffer of_group(BufferKind kind, int group, std::int64_t element_bytes, int micro_batch = -1) const {
-    return {kind, -1, group, micro_batch, chain.groups[group].numel * element_bytes};
+  Buffer of_group(BufferKind kind, int group, std::int64_t element_bytes, bool sharded, int micro_batch = -1) const {
+    const std::int64_t numel = chain.groups[group].numel;
+    return {kind, -1, group, micro_batch, (sharded ? numel / options.shard_ranks() : numel) * element_bytes};
   }
-  Buffer weights(int group) const { return of_group(BufferKind::weights, group, options.compute_element_bytes); }
-  Buffer state(int group) const { return of_group(BufferKind::state, group, options.state_bytes_per_element); }
+  // Where the group's weights stay: all of them, or this rank's slice.
+  Buffer kept_weights(int group) const {
+    const bool sharded = chain.groups[group].shards_parameters;
+    return of_group(sharded ? BufferKind::weight_slice : BufferKind::weights, group, options.compute_element_bytes,
+                    sharded);
+  }
+  // What units read.
+  Buffer weights(int group) const {
+    const bool sharded = chain.groups[group].shards_parameters;
+    return of_group(sharded ? BufferKind::gathered : BufferKind::weights, group, options.compute_element_bytes, false);
+  }
+  Buffer state(int group) const {
+    return of_group(BufferKind::state, group, options.state_bytes_per_element, chain.groups[group].shards_optimizer);
+  }
   Buffer accumulator(int group) const {
-    return of_group(BufferKind::accumulator, group, options.accumulator_element_bytes);
+    return of_group(BufferKind::accumulator, group, options.accumulator_element_bytes,
+                    chain.groups[group].shards_gradients);
   }
   Buffer slot(int group, int micro_batch) const {
-    return of_group(BufferKind::gradient_slot, group, options.compute_element_bytes, micro_batch);
+    return of_group(BufferKind::gradient_slot, group, options.compute_element_bytes, false, micro_batch);
   }
   // Of the boundary after `unit`; before the first unit there is none.
   Buffer boundary(BufferKind kind, int unit, int micro_batch) const {
@@ -36,8 +50,10 @@ Accesses of_forward(const Roles& roles, const Instruction& instruction) {
   Accesses accesses;
   for (const int group : spec.reads) add(accesses.reads, roles.weights(group));
   add(accesses.reads, roles.boundary(BufferKind::activation, unit - 1, micro_batch));
-  add(accesses.writes, roles.boundary(BufferKind::activation, unit, micro_batch));
-  add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+  const bool again = instruction.op == Op::recompute;
+  if (!again) add(accesses.writes, roles.boundary(BufferKind::activation, unit, micro_batch));
+  if (again || !spec.recompute) add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+  if (again) add(accesses.writes, roles.boundary(BufferKind::recomputed_output, unit, micro_batch));
   add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.forward_workspace_bytes});
   return accesses;
 }
@@ -74,7 +90,7 @@ Accesses of_sum(const Roles& roles, const Instruction& instruction, int rank) {
   const int group = instruction.group;
   Accesses accesses;
   if (instruction.op == Op::accumulate) add(accesses.reads, roles.slot(group, instruction.micro_batch));
-  if (instruction.reduce == ReduceKind::reduce_scatter && rank < instruction.participants) {
+  if (instruction.reduce == ReduceKind::reduce_scatter && roles.options.slice_of(rank) < instruction.participants) {
     add(accesses.reads, roles.slot(group, instruction.round * roles.options.world_size + rank));
   }
   if (!instruction.first) add(accesses.reads, roles.accumulator(group));
@@ -88,7 +104,9 @@ Accesses of_report(const Roles& roles, int rank) {
   for (int micro_batch = rank; micro_batch < count; micro_batch += roles.options.world_size) {
     add(accesses.reads, Roles::scalars(BufferKind::losses, micro_batch, 1));
   }
+  add(accesses.reads, Roles::scalars(BufferKind::gradient_norm, -1, 1));
   add(accesses.writes, Roles::scalars(BufferKind::losses, -1, count));
+  add(accesses.writes, Roles::scalars(BufferKind::gradient_norm, -1, 1));
   return accesses;
 }
 
@@ -102,14 +120,20 @@ Accesses of_norm(const Roles& roles) {
 }
 
 Accesses of_step(const Roles& roles, int group) {
+  const GroupSpec& spec = roles.chain.groups[group];
   Accesses accesses;
   add(accesses.reads, roles.accumulator(group));
   add(accesses.reads, Roles::scalars(BufferKind::gradient_norm, -1, 1));
   add(accesses.reads, roles.state(group));
-  if (roles.options.weights_are_master) add(accesses.reads, roles.weights(group));
+  const bool leaves_some = spec.shards_optimizer && !spec.shards_parameters;  // other ranks' slices
+  if (roles.options.weights_are_master || leaves_some) add(accesses.reads, roles.kept_weights(group));
   add(accesses.writes, roles.state(group));
-  add(accesses.writes, roles.weights(group));
+  add(accesses.writes, roles.kept_weights(group));
   return accesses;
+}
+
+Accesses of_gather(const Roles& roles, int group) {
+  return {{roles.kept_weights(group)}, {roles.weights(group)}};
 }
 
 }  // namespace
@@ -118,7 +142,8 @@ Accesses expected_accesses(const ChainSpec& chain, const Options& options, int r
   const Roles roles{chain, options};
   switch (instruction.op) {
     case Op::count: return {{}, {Roles::scalars(BufferKind::token_count, -1, 1)}};
-    case Op::forward: return of_forward(roles, instruction);
+    case Op::forward:
+    case Op::recompute: return of_forward(roles, instruction);
     case Op::loss:
     case Op::backward: return of_gradients(roles, instruction);
     case Op::accumulate:
@@ -126,6 +151,8 @@ Accesses expected_accesses(const ChainSpec& chain, const Options& options, int r
     case Op::report: return of_report(roles, rank);
     case Op::norm: return of_norm(roles);
     case Op::step: return of_step(roles, instruction.group);
+    case Op::gather: return of_gather(roles, instruction.group);
+    case Op::release: return {{}, {roles.weights(instruction.group)}};
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include "models/model.h"
 #include "train/data_sets.h"
+#include "train/memory_budget.h"
 #include "train/model_source.h"
 #include "train/resolve.h"
 
@@ -38,9 +39,15 @@ std::string describe_run(const config::Plan& given, int world_size) {
   ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
                             source ? &source->config.model : nullptr);
   if (source) check_tokenizer(*source, dataset, run.notices);
-  const Chain chain = make_chain(run.model, run.compute_dtype);
+  const Chain chain = make_chain(run.model, run.compute_dtype, run.recompute_wide);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
   const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);
+  check_memory_budget(plan, world_size, planned_bytes(step), [&](const config::Plan& changed) {
+    const ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
+                                      source ? &source->config.model : nullptr);
+    const Chain other_chain = make_chain(other.model, other.compute_dtype, other.recompute_wide);
+    return planned_bytes(engine::plan_step(other_chain, other.engine, 0));
+  });
 
   std::string text = config::explain(plan);
   for (const std::string& notice : plan.notices) text += "notice: " + notice + "\n";

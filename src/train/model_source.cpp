@@ -86,8 +86,9 @@ void check_tokenizer(const ModelSource& source, const data::Dataset& data, std::
 }
 
 void load_weights(const checkpoint::ModelWeights& weights, const engine::ModelState& state) {
-  state.for_each_logical([&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-    if (prefix.empty()) weights.read(tensor.name, {0, tensor.box.rows(), 0, tensor.box.columns()}, data, stride);
+  state.for_each_piece([&](const engine::ModelState::HeldPiece& piece) {
+    if (piece.kind != engine::StateKind::master) return;
+    weights.read(piece.tensor.name, piece.box, piece.data, piece.row_stride);
   });
 }
 

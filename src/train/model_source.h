@@ -26,7 +26,7 @@ std::optional<ModelSource> open_model_source(config::Plan& plan);
 // becomes a notice.
 void check_tokenizer(const ModelSource& source, const data::Dataset& data, std::vector<std::string>& notices);
 
-// Reads the weights straight to their places in the storage groups. Moments and padding stay as they are: zero.
+// Reads what this rank holds of the weights straight to its places. Moments and padding stay as they are: zero.
 void load_weights(const checkpoint::ModelWeights& weights, const engine::ModelState& state);
 
 // Keeps what belongs to the model beside its weights (config.json, tokenizer, chat template, generation_config.json) in

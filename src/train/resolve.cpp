@@ -125,6 +125,50 @@ ModelConfig model_of(const Plan& plan, const DataFacts& data) {
   return llama_of(m, vocabulary);
 }
 
+schedule::Sharding sharding_of(config::Strategy strategy) {
+  using enum config::Strategy;
+  switch (strategy) {
+    case ddp:
+    case no_shard: return {};
+    case zero1: return {.optimizer = true};
+    case zero2: return {.gradients = true, .optimizer = true};
+    case zero3:
+    case full_shard:
+    case hybrid_shard: return {.parameters = true, .gradients = true, .optimizer = true};
+    case shard_grad_op: return {.parameters = true, .gradients = true, .optimizer = true, .gather_once = true};
+  }
+  return {};
+}
+
+// How many sets of ranks hold all slices.
+int replicas_of(const Plan& plan, int world_size) {
+  const config::DistributedPlan& d = plan.distributed;
+  const bool hybrid = d.strategy == config::Strategy::hybrid_shard;
+  if (hybrid && !d.dp_replicate && !d.dp_shard) {
+    throw Error(2211, place_of(plan, "distributed.strategy"),
+                "is hybrid_shard, but neither dp_shard nor dp_replicate says how many ranks share a set of slices",
+                "set distributed.dp_shard, for instance to the ranks of a machine");
+  }
+  const bool shards = sharding_of(d.strategy).optimizer;
+  const std::int64_t alone = shards ? 1 : world_size;
+  const std::int64_t replicate = d.dp_replicate ? *d.dp_replicate
+                                 : d.dp_shard   ? std::max<std::int64_t>(world_size / *d.dp_shard, 1)
+                                                : alone;
+  const std::int64_t shard = d.dp_shard.value_or(std::max<std::int64_t>(world_size / replicate, 1));
+  if (replicate * shard != world_size) {
+    throw Error(2211, place_of(plan, d.dp_shard ? "distributed.dp_shard" : "distributed.dp_replicate"),
+                "dp_replicate " + std::to_string(replicate) + " x dp_shard " + std::to_string(shard) + " = " +
+                    std::to_string(replicate * shard) + ", but there are " + std::to_string(world_size) + " ranks",
+                "set one of them to a divisor of the number of ranks and leave the other out");
+  }
+  if (!shards && shard > 1) {
+    throw Error(2211, place_of(plan, "distributed.dp_shard"),
+                "is " + std::to_string(shard) + ", but strategy ddp shards nothing",
+                "choose distributed.strategy zero1, zero2, full_shard or hybrid_shard, or leave dp_shard out");
+  }
+  return static_cast<int>(replicate);
+}
+
 }  // namespace
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
@@ -133,6 +177,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
   run.compute_dtype = plan.training.mixed_precision == config::MixedPrecision::bf16 ? DType::bf16 : DType::f32;
+  run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;
   const std::int64_t micro = plan.training.micro_batch_size;
   const std::int64_t micro_batches = micro_batches_of(plan, world_size, resume, run.notices);
   if (world_size > micro_batches) {
@@ -151,7 +196,14 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
   run.engine = {.micro_batch = {micro, plan.data.sequence_length},
                 .split = {static_cast<int>(micro_batches), world_size},
                 .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,
+                .sharding = sharding_of(plan.distributed.strategy),
+                .replicas = replicas_of(plan, world_size),
+                .persistence_threshold = plan.distributed.persistence_threshold,
+                .gather_ahead = plan.distributed.gather_ahead,
+                .reuse_distance = plan.distributed.reuse_distance,
                 .gradient_slots = plan.distributed.gradient_slots,
+                .recompute_every =
+                    plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
                 .gradient_clipping = plan.training.gradient_clipping,
                 .beta1 = plan.training.adam_beta1,
                 .beta2 = plan.training.adam_beta2,

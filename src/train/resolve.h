@@ -25,6 +25,7 @@ struct ResumeFacts {
 struct ResolvedRun {
   ModelConfig model;
   DType compute_dtype = DType::f32;
+  bool recompute_wide = false;  // of make_chain()
   engine::EngineOptions engine;
   optim::Law law;
   std::int64_t total_steps = 0;
@@ -34,7 +35,8 @@ struct ResolvedRun {
 };
 
 // Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks
-// than micro-batches, a vocabulary below the tokenizer's, less than one step of data.
+// than micro-batches, replicas and slices that do not make up the ranks, a vocabulary below the tokenizer's, less than
+// one step of data.
 //
 // model: of the folder of model.path, else the plan's sizes are the model's.
 ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,

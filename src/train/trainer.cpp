@@ -61,17 +61,17 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
                  facts_of(resumed_.get()), model_ ? &model_->config.model : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
-  chain_ = make_chain(run_.model, run_.compute_dtype);
+  chain_ = make_chain(run_.model, run_.compute_dtype, run_.recompute_wide);
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
     load(*resumed_);
     resumed_.reset();
   } else if (model_) {
     load_weights(checkpoint::ModelWeights(model_->folder, chain_.parameters), engine_->state());
-    engine_->state().refresh_weights();
   } else {
     engine_->state().initialize(plan_.training.seed);
   }
+  engine_->refresh_weights();
   loader_ = std::make_unique<data::Loader>(
       train_data_, data::SampleOrder{plan_.training.seed, train_data_.num_samples(), plan_.data.shuffle},
       data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,

@@ -24,6 +24,7 @@
 #include "monitor/metrics.h"
 #include "train/model_source.h"
 #include "train/resolve.h"
+#include "train/state_reader.h"
 
 namespace trireme::train {
 
@@ -58,7 +59,9 @@ class Trainer {
   void begin();  // what a start writes: the attempt, resolved plan, tokenizer, logs
   void begin_attempt();
   void finish();
-  void save();           // once a step; throws when it cannot
+  void save();  // once a step; throws when it cannot, on all ranks where they hold slices
+  checkpoint::Manifest manifest() const;
+  void write_checkpoint(StateReader& state);
   void save_or_go_on();  // in mid-run: a failed save is told and tried again at the next interval
   void evaluate();
   void emit(const nlohmann::json& event);

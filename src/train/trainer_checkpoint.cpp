@@ -98,11 +98,10 @@ void Trainer::load(const checkpoint::Reader& reader) {
                            std::to_string(manifest.compute_threads) +
                            " compute threads: sums may differ in the last bit");
   }
-  engine_->state().for_each_logical(
-      [&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-        reader.read(prefix + tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), data, stride);
-      });
-  engine_->state().refresh_weights();
+  engine_->state().for_each_piece([&](const engine::ModelState::HeldPiece& piece) {
+    reader.read(engine::prefix_of(piece.kind) + piece.tensor.name, piece.tensor.shape, piece.box.row_begin,
+                piece.box.row_end, piece.box.column_begin, piece.box.column_end, piece.data, piece.row_stride);
+  });
   step_ = saved_step_ = manifest.step;
   position_ = manifest.data_position;
   run_id_ = manifest.run_id;
@@ -119,10 +118,7 @@ void Trainer::begin_attempt() {
   attempt_ = start["attempt"];
 }
 
-void Trainer::save() {
-  if (saved_step_ == step_) return;
-  saved_step_ = step_;
-  if (!is_first_rank()) return;
+checkpoint::Manifest Trainer::manifest() const {
   checkpoint::Manifest manifest;
   manifest.run_id = run_id_;
   manifest.attempt = attempt_;
@@ -138,22 +134,37 @@ void Trainer::save() {
   manifest.kernel_level = kernels::to_string(kernels::level());
   manifest.world_size = comm_.world_size();
   manifest.good_steps = step_;
+  return manifest;
+}
 
-  std::vector<checkpoint::NamedData> tensors;
-  std::vector<std::vector<float>> copies;  // of logical tensors whose rows are not contiguous in the group
-  engine_->state().for_each_logical(
-      [&](const std::string& prefix, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-        if (tensor.box.rows() > 1 && stride != tensor.box.columns()) {
-          std::vector<float>& copy = copies.emplace_back(static_cast<std::size_t>(tensor.box.numel()));
-          for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
-            std::copy_n(data + row * stride, tensor.box.columns(), copy.data() + row * tensor.box.columns());
-          }
-          data = copy.data();
-        }
-        const auto bytes = std::as_bytes(std::span(data, static_cast<std::size_t>(tensor.box.numel())));
-        tensors.push_back({prefix + tensor.name, DType::f32, tensor.shape, bytes});
-      });
-  const auto folder = checkpoint::save(checkpoints(), std::move(manifest), tensors);
+void Trainer::save() {
+  if (saved_step_ == step_) return;
+  StateReader state(*engine_, chain_);
+  if (!engine_->plan().updates_slices()) {
+    if (is_first_rank()) write_checkpoint(state);
+  } else {
+    // All ranks hand over their slices, and none goes on before it knows whether the checkpoint is there.
+    std::string failure;
+    if (is_first_rank()) {
+      try {
+        write_checkpoint(state);
+      } catch (const Error& error) {
+        failure = error.what();
+        state.read_the_rest();
+        broadcast_text(comm_, failure);
+        throw;
+      }
+    } else {
+      state.read_the_rest();
+    }
+    failure = broadcast_text(comm_, failure);
+    if (!failure.empty()) throw Error(5012, "rank 0", "could not save: " + failure);
+  }
+  saved_step_ = step_;
+}
+
+void Trainer::write_checkpoint(StateReader& state) {
+  const auto folder = checkpoint::save(checkpoints(), manifest(), state.tensors());
   checkpoint::retain(checkpoints(), plan_.checkpoint.keep, resumed_step_);
   log::info(fmt::format("checkpoint of step {} saved in {}", step_, folder.string()));
   emit({{"event", "save"}, {"step", step_}, {"folder", folder.string()}});

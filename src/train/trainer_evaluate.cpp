@@ -57,8 +57,12 @@ void Trainer::evaluate() {
   std::vector<BatchLoss> own(rounds);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::uint64_t batch = round * ranks + static_cast<std::uint64_t>(comm_.rank());
-    if (batch >= num_batches) continue;
-    const LossResult loss = engine_->evaluate(memory.read(*held_out_, batch * batch_size, wanted));
+    if (batch >= num_batches) {
+      if (engine_->is_sharded()) engine_->evaluate(nullptr);
+      continue;
+    }
+    const Batch rows = memory.read(*held_out_, batch * batch_size, wanted);
+    const LossResult loss = engine_->evaluate(&rows);
     own[round] = {loss.sum, loss.weight};
   }
   std::vector<BatchLoss> all(rounds * ranks);

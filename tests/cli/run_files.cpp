@@ -46,13 +46,12 @@ std::string weights_digest(const fs::path& output_dir) {
   if (candidates.empty()) return "no checkpoint";
   const checkpoint::Reader reader(candidates.front().folder);
   std::vector<checkpoint::LogicalState> tensors = reader.manifest().tensors;
-  // As for_each_logical visits them: weights, first moments, second moments, each in the model's order.
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    const auto kind = [](const std::string& name) {
-      return name.starts_with("exp_avg_sq/") ? 2 : name.starts_with("exp_avg/") ? 1 : 0;
-    };
-    return kind(a.name) < kind(b.name);
-  });
+  // As the tests of threads do: weights, first moments, second moments, each by name.
+  const auto key = [](const checkpoint::LogicalState& tensor) {
+    const std::string& name = tensor.name;
+    return std::pair(name.starts_with("exp_avg_sq/") ? 2 : name.starts_with("exp_avg/") ? 1 : 0, name);
+  };
+  std::sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
   Digest digest;
   for (const auto& tensor : tensors) {
     const std::int64_t rows = tensor.shape.size() == 2 ? tensor.shape[0] : 1;

@@ -93,7 +93,6 @@ TEST(WrongInputs, OfTheCommandLine) {
   expect_error(c, {"convert"}, {2, {"SOURCE"}});
   expect_error(c, {"train"}, {2, {"configuration file"}});
   expect_error(c, {"train", (c.path() / "none.yaml").string()}, {2, {"none.yaml"}});
-  expect_error(c, train(c, {"--use-fsdp"}), {2, {"not yet", "full_shard"}});
   expect_error(c, train(c, {"--no-such-flag"}), {2, {"no-such-flag"}});
   expect_error(c, {"launch", "--nproc-per-node", "0", "train", "x.yaml"}, {2, {"nproc-per-node"}});
   expect_error(c, {"launch", "--nproc-per-node", "2", "--nnodes", "2", "train", "x.yaml"}, {2, {"not yet"}});
@@ -106,7 +105,9 @@ TEST(WrongInputs, OfTheConfiguration) {
   expect_error(c, train(c, {"training.max_steps=many"}), {2, {"training.max_steps", "many"}});
   expect_error(c, train(c, {"training.max_steps=-3"}), {2, {"training.max_steps", "-3"}});
   expect_error(c, train(c, {"training.max_steps=3", "training.max_steps=4"}), {2, {"training.max_steps"}});
-  expect_error(c, train(c, {"distributed.strategy=zero3"}), {2, {"zero3", "not yet"}});
+  expect_error(c, train(c, {"distributed.strategy=hybrid_shard"}), {2, {"hybrid_shard", "dp_shard"}});
+  expect_error(c, train(c, {"distributed.strategy=zero3", "distributed.dp_shard=3"}), {2, {"dp_shard 3", "1 ranks"}});
+  expect_error(c, train(c, {"distributed.dp_shard=2", "distributed.dp_replicate=2"}), {2, {"2 x dp_shard 2 = 4"}});
   expect_error(c, train(c, {"distributed.tp=2"}), {2, {"distributed.tp", "not yet"}});
   expect_error(c, train(c, {"training.mixed_precision=fp16"}), {2, {"fp16", "not yet"}});
   expect_error(c, train(c, {"training.micro_batch_size=3"}), {2, {"micro_batch_size", "3", "global_batch_size"}});
@@ -204,6 +205,17 @@ TEST(WrongInputs, OfTheCheckpoint) {
   fs::resize_file(manifest, size - 10);
   expect_error(c, train(c, {"training.max_steps=6"}), {5, {"manifest.json"}});
   expect_error(c, {"generate", "--checkpoint", c.output().string()}, {5, {"manifest.json"}});
+}
+
+// A budget that does not hold the plan names what would fit, or says that nothing does.
+TEST(WrongInputs, OfTheMemoryBudget) {
+  const Case c;
+  expect_error(c, train(c, {"training.memory_budget=1000000"}), {2, {"TR2280", "gradient_checkpointing", "MiB"}});
+  expect_error(c, train(c, {"training.memory_budget=1000"}), {2, {"TR2280", "no sharding or recomputing fits"}});
+  expect_error(
+      c,
+      {"launch", "--nproc-per-node", "4", "train", (c.path() / "run.yaml").string(), "training.memory_budget=600000"},
+      {2, {"TR2280", "distributed.strategy="}});
 }
 
 TEST(WrongInputs, OfPrompts) {

@@ -116,16 +116,12 @@ const std::vector<WrongInput> kTogether = {
 };
 
 const std::vector<WrongInput> kNotYet = {
-    override_case("Zero2", "distributed.strategy=zero2", 2190, "not yet"),
-    override_case("FullShardInCapitals", "distributed.fsdp_sharding_strategy=FULL_SHARD", 2190, "not yet"),
-    override_case("NoShard", "distributed.strategy=no_shard", 2190, "not yet"),
     override_case("TensorParallel", "distributed.tp=2", 2190, "set it to 1"),
     override_case("PipelineParallel", "distributed.pp=4", 2190, "not yet"),
     override_case("ContextParallel", "distributed.context_parallel_size=2", 2190, "distributed.cp"),
     override_case("Fp16", "training.mixed_precision=fp16", 2190, "one of no, bf16"),
     override_case("Fp16ByFlag", "training.fp16=true", 2190, "not yet"),
     override_case("Fp8", "training.mixed_precision=fp8", 2190, "not yet"),
-    override_case("Recompute", "training.gradient_checkpointing=true", 2190, "not yet"),
     override_case("AsyncSave", "checkpoint.async=on", 2190, "not yet"),
     override_case("OtherFamily", "model.family=Qwen2", 2190, "not yet"),
     override_case("Receivers", "monitor.report_to=[none, wandb]", 2190, "not yet"),

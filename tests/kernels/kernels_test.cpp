@@ -58,13 +58,13 @@ TEST(Kernels, SumOfSquaresLetsNanAndInfinityThrough) {
     for (const std::int64_t place : {0, 5, 39, 40}) {
       std::vector<float> x(41, 1.0f);
       x[place] = kNan;
-      EXPECT_TRUE(std::isnan(flat_table(level).sum_of_squares(41, x.data())));
+      EXPECT_TRUE(std::isnan(flat_table(level).sum_of_squares(41, x.data()).value()));
       x[place] = -kInfinity;
-      EXPECT_EQ(flat_table(level).sum_of_squares(41, x.data()), kInfinity);
+      EXPECT_EQ(flat_table(level).sum_of_squares(41, x.data()).value(), kInfinity);
       x[place] = 1e30f;  // its square is beyond float, not beyond double
-      EXPECT_NEAR(flat_table(level).sum_of_squares(41, x.data()), 1e60, 1e54);
+      EXPECT_NEAR(flat_table(level).sum_of_squares(41, x.data()).value(), 1e60, 1e54);
     }
-    EXPECT_EQ(flat_table(level).sum_of_squares(0, nullptr), 0.0);
+    EXPECT_EQ(flat_table(level).sum_of_squares(0, nullptr).value(), 0.0);
   }
 }
 

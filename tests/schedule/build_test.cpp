@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -27,6 +28,21 @@ Lines listing(const ChainSpec& chain, const Options& options, int rank) {
   return listing(lower_all(chain, options)[rank], chain);
 }
 
+ChainSpec shard(ChainSpec chain, bool parameters, bool gradients) {
+  for (GroupSpec& group : chain.groups) {
+    group.shards_parameters = parameters;
+    group.shards_gradients = gradients;
+    group.shards_optimizer = true;
+  }
+  return chain;
+}
+
+Lines without_waits(const ChainSpec& chain, const Options& options, int rank) {
+  Lines lines;
+  for (const Instruction& i : build_schedule(chain, options, rank).instructions) lines.push_back(to_string(i, chain));
+  return lines;
+}
+
 // One rank accumulates each micro-batch's gradients right where they are made, and issues no collective but the local
 // count and report.
 TEST(BuildSchedule, OneRankAccumulates) {
@@ -47,9 +63,9 @@ TEST(BuildSchedule, OneRankAccumulates) {
                           "accumulate block0 m1",
                           "backward embed m1",
                           "accumulate embed m1",
-                          "report < loss head m1",
                           "norm",
-                          "step embed",
+                          "report < norm",
+                          "step embed < report",
                           "step block0",
                           "step head"};
   for (const bool each : {false, true}) {
@@ -83,17 +99,17 @@ TEST(BuildSchedule, AllReducesOnceAStep) {
                                                "backward embed m2",
                                                "accumulate embed m2",
                                                "all_reduce embed < accumulate embed m2",
-                                               "report",
                                                "norm < all_reduce embed",
-                                               "step embed",
+                                               "report < norm",
+                                               "step embed < report",
                                                "step block0",
                                                "step head"}));
   EXPECT_EQ(listing(chain, options, 1),
             (Lines{"count", "forward embed m1", "forward block0 m1", "loss head m1 < count", "accumulate head m1 first",
                    "backward block0 m1", "accumulate block0 m1 first", "backward embed m1", "accumulate embed m1 first",
                    "all_reduce head < accumulate head m1 first", "all_reduce block0 < accumulate block0 m1 first",
-                   "all_reduce embed < accumulate embed m1 first", "report", "norm < all_reduce embed", "step embed",
-                   "step block0", "step head"}));
+                   "all_reduce embed < accumulate embed m1 first", "norm < all_reduce embed", "report < norm",
+                   "step embed < report", "step block0", "step head"}));
 }
 
 // zero2's order: every micro-batch's slots are added in rank order at once, and the sums are gathered after the last
@@ -101,56 +117,147 @@ TEST(BuildSchedule, AllReducesOnceAStep) {
 TEST(BuildSchedule, ReducesEachMicroBatchAndTiedGroupsOnce) {
   const Options options{.world_size = 2, .num_micro_batches = 3, .reduce_each_micro_batch = true};
   const ChainSpec chain = make_small_chain(1, true);
-  const auto without_waits = [&](int rank) {
+  EXPECT_EQ(without_waits(chain, options, 0), (Lines{"count",
+                                                     "forward embed m0",
+                                                     "forward block0 m0",
+                                                     "loss head m0",
+                                                     "reduce_scatter head round 0 of 2 first",
+                                                     "backward block0 m0",
+                                                     "reduce_scatter block0 round 0 of 2 first",
+                                                     "backward embed m0 adds embed",
+                                                     "reduce_scatter embed round 0 of 2 first",
+                                                     "forward embed m2",
+                                                     "forward block0 m2",
+                                                     "loss head m2",
+                                                     "reduce_scatter head round 1 of 1",
+                                                     "all_gather head",
+                                                     "backward block0 m2",
+                                                     "reduce_scatter block0 round 1 of 1",
+                                                     "all_gather block0",
+                                                     "backward embed m2 adds embed",
+                                                     "reduce_scatter embed round 1 of 1",
+                                                     "all_gather embed",
+                                                     "norm",
+                                                     "report",
+                                                     "step embed",
+                                                     "step block0",
+                                                     "step head"}));
+  EXPECT_EQ(without_waits(chain, options, 1), (Lines{"count",
+                                                     "forward embed m1",
+                                                     "forward block0 m1",
+                                                     "loss head m1",
+                                                     "reduce_scatter head round 0 of 2 first",
+                                                     "backward block0 m1",
+                                                     "reduce_scatter block0 round 0 of 2 first",
+                                                     "backward embed m1 adds embed",
+                                                     "reduce_scatter embed round 0 of 2 first",
+                                                     "reduce_scatter head round 1 of 1",
+                                                     "all_gather head",
+                                                     "reduce_scatter block0 round 1 of 1",
+                                                     "all_gather block0",
+                                                     "reduce_scatter embed round 1 of 1",
+                                                     "all_gather embed",
+                                                     "norm",
+                                                     "report",
+                                                     "step embed",
+                                                     "step block0",
+                                                     "step head"}));
+}
+
+// zero3: a group is gathered while the unit before it works, and released after its own; the last block's stays for its
+// backward, which needs nothing else first. The head's is the only one between. Each rank updates its slices.
+TEST(BuildSchedule, GathersAheadAndReleases) {
+  const ChainSpec chain = shard(make_small_chain(2, false), true, true);
+  const Options options{.world_size = 2, .num_micro_batches = 2, .gather_ahead = 1};
+  EXPECT_EQ(without_waits(chain, options, 0), (Lines{"count",
+                                                     "gather embed",
+                                                     "gather block0",
+                                                     "forward embed m0",
+                                                     "release embed",
+                                                     "gather block1",
+                                                     "forward block0 m0",
+                                                     "release block0",
+                                                     "gather head",
+                                                     "forward block1 m0",
+                                                     "release block1",
+                                                     "gather block1",
+                                                     "loss head m0",
+                                                     "release head",
+                                                     "reduce_scatter head round 0 of 2 first",
+                                                     "gather block0",
+                                                     "backward block1 m0",
+                                                     "release block1",
+                                                     "reduce_scatter block1 round 0 of 2 first",
+                                                     "gather embed",
+                                                     "backward block0 m0",
+                                                     "release block0",
+                                                     "reduce_scatter block0 round 0 of 2 first",
+                                                     "backward embed m0",
+                                                     "release embed",
+                                                     "reduce_scatter embed round 0 of 2 first",
+                                                     "norm",
+                                                     "report",
+                                                     "step embed",
+                                                     "step block0",
+                                                     "step block1",
+                                                     "step head"}));
+  Options near = options;
+  near.reuse_distance = 24577;  // more than the head's elements, which are all that come between
+  const Lines lines = without_waits(chain, near, 0);
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "gather block1"), 1) << "it stays for its backward";
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), "gather block0"), 2);
+}
+
+// A rank without work in the last round gathers and releases all the same: the others need its slices.
+TEST(BuildSchedule, RanksWithoutWorkGatherToo) {
+  const ChainSpec chain = shard(make_small_chain(1, true), true, true);
+  const Options options{.world_size = 2, .num_micro_batches = 3, .gather_ahead = 2};
+  const auto collectives = [&](int rank) {
     Lines lines;
-    for (const Instruction& i : build_schedule(chain, options, rank).instructions) lines.push_back(to_string(i, chain));
+    for (const std::string& line : without_waits(chain, options, rank)) {
+      if (line.find(" m") == std::string::npos) lines.push_back(line);
+    }
     return lines;
   };
-  EXPECT_EQ(without_waits(0), (Lines{"count",
-                                     "forward embed m0",
-                                     "forward block0 m0",
-                                     "loss head m0",
-                                     "reduce_scatter head round 0 of 2 first",
-                                     "backward block0 m0",
-                                     "reduce_scatter block0 round 0 of 2 first",
-                                     "backward embed m0 adds embed",
-                                     "reduce_scatter embed round 0 of 2 first",
-                                     "forward embed m2",
-                                     "forward block0 m2",
-                                     "loss head m2",
-                                     "reduce_scatter head round 1 of 1",
-                                     "all_gather head",
-                                     "backward block0 m2",
-                                     "reduce_scatter block0 round 1 of 1",
-                                     "all_gather block0",
-                                     "backward embed m2 adds embed",
-                                     "reduce_scatter embed round 1 of 1",
-                                     "all_gather embed",
-                                     "report",
-                                     "norm",
-                                     "step embed",
-                                     "step block0",
-                                     "step head"}));
-  EXPECT_EQ(without_waits(1), (Lines{"count",
-                                     "forward embed m1",
-                                     "forward block0 m1",
-                                     "loss head m1",
-                                     "reduce_scatter head round 0 of 2 first",
-                                     "backward block0 m1",
-                                     "reduce_scatter block0 round 0 of 2 first",
-                                     "backward embed m1 adds embed",
-                                     "reduce_scatter embed round 0 of 2 first",
-                                     "reduce_scatter head round 1 of 1",
-                                     "all_gather head",
-                                     "reduce_scatter block0 round 1 of 1",
-                                     "all_gather block0",
-                                     "reduce_scatter embed round 1 of 1",
-                                     "all_gather embed",
-                                     "report",
-                                     "norm",
-                                     "step embed",
-                                     "step block0",
-                                     "step head"}));
+  EXPECT_EQ(collectives(0), collectives(1));
+}
+
+// shard_grad_op: each group is gathered once a step, whatever the number of micro-batches.
+TEST(BuildSchedule, GathersOnceAStepWhereAsked) {
+  const ChainSpec chain = shard(make_small_chain(2, true), true, true);
+  const Lines lines = without_waits(chain, {.world_size = 2, .num_micro_batches = 6, .gather_once = true}, 1);
+  for (const GroupSpec& group : chain.groups) {
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "gather " + group.name), 1);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "release " + group.name), 1);
+  }
+}
+
+// zero1 adds on each rank and hands the sums over once; zero2 hands over each micro-batch's. Both gather the weights
+// after their step, each group beside the next one's.
+TEST(BuildSchedule, GathersWholeWeightsAfterTheirStep) {
+  const Options options{.world_size = 2, .num_micro_batches = 2};
+  const Lines end{"norm",        "report",        "step embed", "gather embed",
+                  "step block0", "gather block0", "step head",  "gather head"};
+  for (const bool gradients : {false, true}) {
+    const ChainSpec chain = shard(make_small_chain(1, false), false, gradients);
+    const Lines lines = without_waits(chain, options, 1);
+    EXPECT_EQ(Lines(lines.end() - std::ssize(end), lines.end()), end);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "scatter_sums head"), gradients ? 0 : 1);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "reduce_scatter head round 0 of 2 first"), gradients ? 1 : 0);
+  }
+}
+
+// Slices in two replicas: within each micro-batch among the ranks of one, after the last one over both.
+TEST(BuildSchedule, SumsReplicasOnceAStep) {
+  const ChainSpec chain = shard(make_small_chain(1, false), true, true);
+  const Options options{.world_size = 4, .replicas = 2, .num_micro_batches = 5};
+  for (const int rank : {0, 1, 2, 3}) {
+    const Lines lines = without_waits(chain, options, rank);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "sum_replicas head"), 1);
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), "reduce_scatter head round 0 of 2 first"), 1);
+    const std::string last = "reduce_scatter head round 1 of " + std::string(rank < 2 ? "1" : "0");
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), last), 1) << rank;
+  }
 }
 
 // The executor finds buffers by role: the input is among the reads, the output among the writes.

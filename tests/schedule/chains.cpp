@@ -46,6 +46,12 @@ Case make_random_case(std::uint64_t seed) {
   options.compute_element_bytes = options.weights_are_master ? 4 : 2;
   options.state_bytes_per_element = options.weights_are_master ? 4 * dice.below(3) : 12;
   options.gradient_slots = dice.between(1, 3);
+  options.gather_once = dice.chance(30);
+  options.gather_ahead = dice.below(4);
+  options.reuse_distance = dice.chance(50) ? 0 : std::int64_t{1} << dice.below(16);
+  // How much is sharded: nothing, the optimizer, gradients too, parameters too.
+  const int row = options.world_size == 1 ? 0 : dice.below(4);
+  if (row > 0 && options.world_size == 4 && dice.chance(40)) options.replicas = 2;
   ChainSpec& chain = random.chain;
   const int num_units = dice.between(1, 6);
   const auto some_bytes = [&](int empty_percent) {
@@ -56,8 +62,12 @@ Case make_random_case(std::uint64_t seed) {
     spec.name = "unit" + std::to_string(unit);
     for (int own = dice.below(3); own >= 0; --own) {
       const int group = static_cast<int>(chain.groups.size());
-      const std::int64_t slices = options.world_size * std::int64_t{256};
+      const std::int64_t slices = options.shard_ranks() * std::int64_t{256};
       chain.groups.push_back({"group" + std::to_string(group), slices * dice.between(1, 12), dice.chance(85)});
+      GroupSpec& added = chain.groups.back();
+      added.shards_parameters = row == 3 && dice.chance(80);  // some are below the threshold
+      added.shards_gradients = row >= 2 && added.trainable;
+      added.shards_optimizer = row >= 1 && added.trainable;
       spec.reads.push_back(group);
     }
     if (unit > 0 && dice.chance(30))
@@ -71,6 +81,7 @@ Case make_random_case(std::uint64_t seed) {
     spec.forward_workspace_bytes = some_bytes(30);
     spec.backward_workspace_bytes = some_bytes(30);
     spec.backward_reads_input = dice.chance(70);
+    spec.recompute = !head && dice.chance(30);
     chain.units.push_back(spec);
   }
   return random;
@@ -81,7 +92,9 @@ std::string describe(const Case& random) {
   return std::to_string(random.chain.units.size()) + " units, " + std::to_string(random.chain.groups.size()) +
          " groups, " + std::to_string(options.world_size) + " ranks, " + std::to_string(options.num_micro_batches) +
          " micro-batches, reduce_each_micro_batch " + std::to_string(options.reduce_each_micro_batch) + ", " +
-         std::to_string(options.gradient_slots) + " slots";
+         std::to_string(options.gradient_slots) + " slots, " + std::to_string(options.replicas) + " replicas, ahead " +
+         std::to_string(options.gather_ahead) + (options.gather_once ? ", gathered once" : "") +
+         (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
 }
 
 }  // namespace trireme::schedule

@@ -23,26 +23,35 @@ Interpreter::Interpreter(const Case& setting, std::span<const Program> programs)
   }
 }
 
+std::int64_t Interpreter::kept_bytes(int group, std::int64_t element_bytes, bool sharded) const {
+  const std::int64_t numel = setting_.chain.groups[group].numel;
+  return (sharded ? numel / setting_.options.shard_ranks() : numel) * element_bytes;
+}
+
 // What the executor touches through this buffer: sizes come from the chain, not from the schedule.
 std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffer& buffer) const {
   const Options& options = setting_.options;
   const auto& units = setting_.chain.units;
-  const auto numel = [&](int group) { return setting_.chain.groups[group].numel; };
-  const int summed_group = instruction.group >= 0 ? instruction.group : buffer.group;
+  const int group = instruction.group >= 0 ? instruction.group : buffer.group;
+  const GroupSpec none, &spec = group >= 0 ? setting_.chain.groups[group] : none;
   switch (buffer.kind) {
-    case BufferKind::weights: return numel(buffer.group) * options.compute_element_bytes;
-    case BufferKind::state: return numel(buffer.group) * options.state_bytes_per_element;
-    case BufferKind::accumulator: return numel(summed_group) * options.accumulator_element_bytes;
-    case BufferKind::gradient_slot: return numel(summed_group) * options.compute_element_bytes;
+    case BufferKind::weights: return kept_bytes(buffer.group, options.compute_element_bytes, false);
+    case BufferKind::gathered: return kept_bytes(buffer.group, options.compute_element_bytes, false);
+    case BufferKind::weight_slice: return kept_bytes(buffer.group, options.compute_element_bytes, true);
+    case BufferKind::state: return kept_bytes(group, options.state_bytes_per_element, spec.shards_optimizer);
+    case BufferKind::accumulator: return kept_bytes(group, options.accumulator_element_bytes, spec.shards_gradients);
+    case BufferKind::gradient_slot: return kept_bytes(group, options.compute_element_bytes, false);
     case BufferKind::token_count:
     case BufferKind::gradient_norm: return 16;
     case BufferKind::losses: return buffer.micro_batch < 0 ? 16 * options.num_micro_batches : 16;
     case BufferKind::activation:
+    case BufferKind::recomputed_output:
     case BufferKind::boundary_gradient: return units[buffer.unit].output_bytes;
     case BufferKind::saved: return units[buffer.unit].saved_bytes;
     case BufferKind::workspace:
-      return instruction.op == Op::forward ? units[instruction.unit].forward_workspace_bytes
-                                           : units[instruction.unit].backward_workspace_bytes;
+      return instruction.op == Op::forward || instruction.op == Op::recompute
+                 ? units[instruction.unit].forward_workspace_bytes
+                 : units[instruction.unit].backward_workspace_bytes;
   }
   return 0;
 }
@@ -90,31 +99,87 @@ void Interpreter::resolve_sum(const Rank& rank, Node& node) const {
       {place(rank, accumulator, numel * setting_.options.accumulator_element_bytes, node.broken), !instruction.first});
 }
 
+std::vector<Interpreter::Range> Interpreter::slices(const Rank& rank, int buffer, std::int64_t element_bytes,
+                                                    bool sharded, Node& node) const {
+  const int count = sharded ? 1 : setting_.options.shard_ranks();
+  const std::int64_t slice = node.instruction->element_count / setting_.options.shard_ranks() * element_bytes;
+  const Range whole = place(rank, buffer, slice * count, node.broken);
+  std::vector<Range> ranges;
+  for (int i = 0; i < count; ++i) ranges.push_back({whole.begin + i * slice, whole.begin + (i + 1) * slice});
+  return ranges;
+}
+
 // Inputs and outputs slice by slice.
 void Interpreter::resolve_reduction(const Rank& rank, Node& node) const {
   const Instruction& instruction = *node.instruction;
   const Options& options = setting_.options;
-  const std::int64_t slice = instruction.element_count / options.world_size;
-  const auto slices = [&](int id, std::int64_t element_bytes) {
-    std::vector<Range> ranges;
-    const Range whole = place(rank, id, slice * options.world_size * element_bytes, node.broken);
-    for (int i = 0; i < options.world_size; ++i) {
-      const std::int64_t begin = whole.begin + i * slice * element_bytes;
-      ranges.push_back({begin, begin + slice * element_bytes});
-    }
-    return ranges;
-  };
-  const int own = rank.program->rank;
+  const GroupSpec& spec = setting_.chain.groups[instruction.group];
+  const int own = options.slice_of(rank.program->rank);
   const int accumulator = find(*rank.program, instruction.writes, BufferKind::accumulator);
-  const std::vector<Range> sums = slices(accumulator, options.accumulator_element_bytes);
-  if (instruction.reduce == ReduceKind::reduce_scatter) {
-    const int slot = find(*rank.program, instruction.reads, BufferKind::gradient_slot);
-    if (own < instruction.participants) node.inputs = slices(slot, options.compute_element_bytes);
-    node.outputs.push_back({sums[own], !instruction.first});
-    return;
+  const std::vector<Range> sums =
+      slices(rank, accumulator, options.accumulator_element_bytes, spec.shards_gradients, node);
+  const Range own_sum = sums[spec.shards_gradients ? 0 : own];
+  switch (instruction.reduce) {
+    case ReduceKind::reduce_scatter: {
+      const int slot = find(*rank.program, instruction.reads, BufferKind::gradient_slot);
+      if (own < instruction.participants) {
+        node.inputs = slices(rank, slot, options.compute_element_bytes, false, node);
+      }
+      if (instruction.participants > 0) node.outputs.push_back({own_sum, !instruction.first});
+      return;
+    }
+    case ReduceKind::scatter_sums:
+      for (int i = 0; i < static_cast<int>(sums.size()); ++i) {
+        if (i != own) node.inputs.push_back(sums[i]);
+      }
+      node.outputs.push_back({own_sum, true});
+      return;
+    case ReduceKind::sum_replicas: node.outputs.push_back({own_sum, true}); return;
+    default: break;
   }
-  for (int i = 0; i < options.world_size; ++i) {
+  for (int i = 0; i < static_cast<int>(sums.size()); ++i) {
     node.outputs.push_back({sums[i], instruction.reduce == ReduceKind::all_reduce || i == own});
+  }
+}
+
+void Interpreter::resolve_gather(const Rank& rank, Node& node) const {
+  const Instruction& instruction = *node.instruction;
+  const Options& options = setting_.options;
+  const int own = options.slice_of(rank.program->rank);
+  const bool sharded = setting_.chain.groups[instruction.group].shards_parameters;
+  const int target = find(*rank.program, instruction.writes, sharded ? BufferKind::gathered : BufferKind::weights);
+  const std::vector<Range> whole = slices(rank, target, options.compute_element_bytes, false, node);
+  for (int i = 0; i < static_cast<int>(whole.size()); ++i) node.outputs.push_back({whole[i], !sharded && i == own});
+  if (!sharded) return;
+  const int slice = find(*rank.program, instruction.reads, BufferKind::weight_slice);
+  node.inputs = slices(rank, slice, options.compute_element_bytes, true, node);
+}
+
+// Of whole buffers whose slices are updated, only this rank's slice.
+void Interpreter::resolve_norm_or_step(const Rank& rank, Node& node) const {
+  const Instruction& instruction = *node.instruction;
+  const Options& options = setting_.options;
+  const auto range = [&](int id) {
+    const Buffer& buffer = rank.program->buffers[id];
+    const Range all = place(rank, id, true_bytes({}, buffer), node.broken);
+    const bool whole = buffer.group >= 0 && setting_.chain.groups[buffer.group].shards_optimizer &&
+                       (buffer.kind == BufferKind::weights || (buffer.kind == BufferKind::accumulator &&
+                                                               !setting_.chain.groups[buffer.group].shards_gradients));
+    if (!whole) return all;
+    const std::int64_t slice = (all.end - all.begin) / options.shard_ranks();
+    const std::int64_t begin = all.begin + slice * options.slice_of(rank.program->rank);
+    return Range{begin, begin + slice};
+  };
+  const auto is_in = [](int id, const std::vector<int>& list) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  };
+  for (const int id : instruction.reads) {
+    if (!is_in(id, instruction.writes)) node.inputs.push_back(range(id));
+  }
+  for (const int id : instruction.writes) {
+    const bool is_old_read = is_in(id, instruction.reads) &&
+                             (rank.program->buffers[id].kind != BufferKind::weights || options.weights_are_master);
+    node.outputs.push_back({range(id), is_old_read});
   }
 }
 
@@ -124,9 +189,13 @@ Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& inst
   switch (instruction.op) {
     case Op::forward:
     case Op::loss:
+    case Op::recompute:
     case Op::backward: resolve_unit(rank, node); return node;
     case Op::accumulate: resolve_sum(rank, node); return node;
     case Op::reduce: resolve_reduction(rank, node); return node;
+    case Op::gather: resolve_gather(rank, node); return node;
+    case Op::norm:
+    case Op::step: resolve_norm_or_step(rank, node); return node;
     default: break;
   }
   const auto range = [&](int id) {
@@ -154,6 +223,9 @@ void Interpreter::resolve(Rank& rank) const {
     const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
     if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
     rank.kept.push_back(place(rank, id, true_bytes({}, buffer), broken));
+    const bool of_slice = buffer.kind == BufferKind::weight_slice ||
+                          (buffer.kind == BufferKind::state && setting_.chain.groups[buffer.group].shards_optimizer);
+    rank.is_common.push_back(!of_slice);
   }
   if (broken) rank.nodes.front().broken = true;
   make_cells(rank);
@@ -180,7 +252,7 @@ void Interpreter::make_cells(Rank& rank) {
   for (Range* range : ranges) *range = {cell(range->begin), cell(range->end)};
 }
 
-// Weights and state start equal on all ranks; everything else holds what was there before.
+// Weights and state start equal on all ranks that hold the same of them; everything else holds what was there before.
 void Interpreter::fill(Rank& rank) const {
   rank.cells.resize(rank.borders.size());
   for (std::size_t i = 0; i < rank.cells.size(); ++i) rank.cells[i] = {1, rank.borders[i]};
@@ -188,9 +260,12 @@ void Interpreter::fill(Rank& rank) const {
   for (const Buffer& buffer : rank.program->buffers) {
     const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
     if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
+    const bool common = rank.is_common[kept];
     const Range range = rank.kept[kept++];
-    const bool starts = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::state;
-    if (starts) write(rank, range, mix(static_cast<std::uint64_t>(buffer.kind) + 2, buffer.group));
+    const bool starts = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice ||
+                        buffer.kind == BufferKind::state;
+    const int slice = common ? 0 : 1 + setting_.options.slice_of(rank.program->rank);
+    if (starts) write(rank, range, mix(mix(static_cast<std::uint64_t>(buffer.kind) + 2, buffer.group), slice));
   }
   rank.initial = rank.cells;
 }
@@ -246,7 +321,9 @@ bool Interpreter::can_begin(const Rank& rank, std::size_t lane) const {
 bool Interpreter::can_end(const Rank& rank, std::size_t lane) const {
   if (!rank.running[lane]) return false;
   const Node& node = rank.nodes[rank.lanes[lane][rank.next[lane]]];
-  return !is_collective(*node.instruction) || is_complete(meetings_[node.meeting]);
+  if (!is_collective(*node.instruction)) return true;
+  const std::vector<const Node*> all = peers(rank, node);
+  return std::find(all.begin(), all.end(), nullptr) == all.end();
 }
 
 void Interpreter::begin(Rank& rank, std::size_t lane) {
@@ -264,19 +341,30 @@ void Interpreter::begin(Rank& rank, std::size_t lane) {
   node.meeting = static_cast<int>(rank.num_meetings++);
   if (meetings_.size() < rank.num_meetings) meetings_.emplace_back(ranks_.size(), nullptr);
   meetings_[node.meeting][rank.program->rank] = &node;
-  if (is_complete(meetings_[node.meeting])) check_meeting(meetings_[node.meeting]);
+  const std::vector<const Node*> all = peers(rank, node);
+  if (std::find(all.begin(), all.end(), nullptr) == all.end()) check_meeting(all);
 }
 
-bool Interpreter::is_complete(const std::vector<const Node*>& meeting) {
-  return std::find(meeting.begin(), meeting.end(), nullptr) == meeting.end();
+std::vector<const Interpreter::Node*> Interpreter::peers(const Rank& rank, const Node& node) const {
+  const Options& options = setting_.options;
+  const int own = rank.program->rank;
+  std::vector<const Node*> all;
+  for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
+    const bool same_replica = options.replica_of(other) == options.replica_of(own);
+    const bool same_slice = options.slice_of(other) == options.slice_of(own);
+    const Scope scope = node.instruction->scope;
+    if ((scope == Scope::shards && !same_replica) || (scope == Scope::replicas && !same_slice)) continue;
+    all.push_back(meetings_[node.meeting][other]);
+  }
+  return all;
 }
 
 void Interpreter::check_meeting(const std::vector<const Node*>& meeting) {
   const Instruction& first = *meeting.front()->instruction;
   for (const Node* node : meeting) {
     const Instruction& other = *node->instruction;
-    if (first.op != other.op || first.reduce != other.reduce || first.element_count != other.element_count ||
-        first.participants != other.participants) {
+    if (first.op != other.op || first.reduce != other.reduce || first.scope != other.scope ||
+        first.element_count != other.element_count || first.participants != other.participants) {
       failure_ = "collectives do not match";
     }
   }
@@ -287,8 +375,9 @@ void Interpreter::end(Rank& rank, std::size_t lane) {
   bool disturbed = false;
   for (std::size_t i = 0; i < node.inputs.size(); ++i) disturbed |= read(rank, node.inputs[i]) != node.seen[i];
   for (const Output& output : node.outputs) disturbed |= !holds(rank, output.range, output.garbage);
+  const bool is_void = node.instruction->op == Op::release;
   for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-    write(rank, node.outputs[i].range, disturbed ? ++garbage_ : result(rank, node, i));
+    write(rank, node.outputs[i].range, disturbed || is_void ? ++garbage_ : result(rank, node, i));
   }
   node.done = true;
   rank.running[lane] = false;
@@ -298,12 +387,13 @@ void Interpreter::end(Rank& rank, std::size_t lane) {
 std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_t output) const {
   const Instruction& instruction = *node.instruction;
   std::uint64_t hash = mix(11, static_cast<std::uint64_t>(instruction.op));
-  if (instruction.op == Op::reduce) return reduced(rank, node, output);
+  if (instruction.op == Op::reduce || instruction.op == Op::gather) return reduced(rank, node, output);
   if (is_collective(instruction)) {
-    for (const Node* peer : meetings_[node.meeting]) {
+    for (const Node* peer : peers(rank, node)) {
       for (const std::uint64_t seen : peer->seen) hash = mix(hash, seen);
+      for (const Output& other : peer->outputs) hash = mix(hash, other.old);
     }
-    return hash;
+    return mix(hash, output);
   }
   const bool of_unit = instruction.unit >= 0;
   if (of_unit) hash = mix(mix(hash, instruction.unit), instruction.micro_batch);
@@ -318,18 +408,38 @@ std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_
 
 std::uint64_t Interpreter::reduced(const Rank& rank, const Node& node, std::size_t output) const {
   const Instruction& instruction = *node.instruction;
-  const std::vector<const Node*>& peers = meetings_[node.meeting];
+  const std::vector<const Node*> all = peers(rank, node);
+  const auto own = static_cast<std::size_t>(setting_.options.slice_of(rank.program->rank));
+  // Ranks whose damaged programs meet for different groups find nothing there.
+  const auto seen = [&](std::size_t peer, std::size_t input) {
+    return peer < all.size() && input < all[peer]->seen.size() ? all[peer]->seen[input] : std::uint64_t{0};
+  };
+  const auto old = [&](std::size_t peer, std::size_t at) {
+    return peer < all.size() && at < all[peer]->outputs.size() ? all[peer]->outputs[at].old : std::uint64_t{0};
+  };
   std::uint64_t hash = 13;
+  if (instruction.op == Op::gather) {
+    const bool sharded = setting_.chain.groups[instruction.group].shards_parameters;
+    return sharded ? seen(output, 0) : old(output, output);
+  }
   switch (instruction.reduce) {
     case ReduceKind::reduce_scatter:
       if (!instruction.first) hash = mix(hash, node.outputs[0].old);
-      for (int i = 0; i < instruction.participants && i < static_cast<int>(peers.size()); ++i) {
-        hash = mix(hash, peers[i]->seen[rank.program->rank]);
+      for (int i = 0; i < instruction.participants && i < static_cast<int>(all.size()); ++i) {
+        hash = mix(hash, seen(static_cast<std::size_t>(i), own));
       }
       return hash;
-    case ReduceKind::all_gather: return peers[output]->outputs[output].old;
+    case ReduceKind::scatter_sums:
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        hash = mix(hash, i == own ? node.outputs[0].old : seen(i, own < i ? own : own - 1));
+      }
+      return hash;
+    case ReduceKind::all_gather: return old(output, output);
     case ReduceKind::all_reduce:
-      for (const Node* peer : peers) hash = mix(hash, peer->outputs[output].old);
+      for (std::size_t i = 0; i < all.size(); ++i) hash = mix(hash, old(i, output));
+      return hash;
+    case ReduceKind::sum_replicas:
+      for (std::size_t i = 0; i < all.size(); ++i) hash = mix(hash, old(i, 0));
       return hash;
     case ReduceKind::none: break;
   }
@@ -366,13 +476,18 @@ Outcome Interpreter::run(std::uint64_t seed) {
     Rank& rank = ranks_[events[pick].rank];
     events[pick].begins ? begin(rank, events[pick].lane) : end(rank, events[pick].lane);
   }
-  Outcome outcome{failure_, {}};
+  Outcome outcome{failure_, {}, {}};
   for (const Rank& rank : ranks_) {
     const bool finished = std::all_of(rank.nodes.begin(), rank.nodes.end(), [](const Node& node) { return node.done; });
     if (failure_.empty() && !finished) outcome.failure = "hang";
-    std::uint64_t hash = 17;
-    for (const Range range : rank.kept) hash = mix(hash, read(rank, range));
+    std::uint64_t hash = 17, common = 17;
+    for (std::size_t i = 0; i < rank.kept.size(); ++i) {
+      const std::uint64_t value = read(rank, rank.kept[i]);
+      hash = mix(hash, value);
+      if (rank.is_common[i]) common = mix(common, value);
+    }
     outcome.end.push_back(hash);
+    outcome.common.push_back(common);
   }
   return outcome;
 }

@@ -19,6 +19,7 @@ namespace trireme::schedule {
 struct Outcome {
   std::string failure;             // "hang", "collectives do not match", "out of bounds"; empty when it ran to its end
   std::vector<std::uint64_t> end;  // per rank: weights, state, norm, token count and loss table at the end
+  std::vector<std::uint64_t> common;  // per rank: those of it that all ranks hold alike
   bool operator==(const Outcome&) const = default;
 };
 
@@ -57,6 +58,7 @@ class Interpreter {
     std::vector<Cell> initial, cells;
     std::vector<Node> nodes;
     std::vector<Range> kept;              // what the end state is made of
+    std::vector<bool> is_common;          // per range of that: all ranks hold it alike
     std::vector<std::vector<int>> lanes;  // instructions of each lane
     std::vector<std::size_t> next;        // per lane, its head
     std::vector<bool> running;            // per lane, its head has begun
@@ -64,12 +66,17 @@ class Interpreter {
   };
 
   std::int64_t true_bytes(const Instruction& instruction, const Buffer& buffer) const;
+  std::int64_t kept_bytes(int group, std::int64_t element_bytes, bool sharded) const;
   static Range place(const Rank& rank, int buffer, std::int64_t bytes, bool& broken);
   void resolve(Rank& rank) const;
   Node resolve(const Rank& rank, const Instruction& instruction) const;
   void resolve_unit(const Rank& rank, Node& node) const;
   void resolve_sum(const Rank& rank, Node& node) const;
+  // Of a group's buffer, or where it holds this rank's slice only, that.
+  std::vector<Range> slices(const Rank& rank, int buffer, std::int64_t element_bytes, bool sharded, Node& node) const;
   void resolve_reduction(const Rank& rank, Node& node) const;
+  void resolve_gather(const Rank& rank, Node& node) const;
+  void resolve_norm_or_step(const Rank& rank, Node& node) const;
   static void make_cells(Rank& rank);
   void fill(Rank& rank) const;
 
@@ -82,7 +89,8 @@ class Interpreter {
   bool can_end(const Rank& rank, std::size_t lane) const;
   void begin(Rank& rank, std::size_t lane);
   void end(Rank& rank, std::size_t lane);
-  static bool is_complete(const std::vector<const Node*>& meeting);
+  // Those that take part in the collective that this rank has begun, in order; null where one has not begun it.
+  std::vector<const Node*> peers(const Rank& rank, const Node& node) const;
   void check_meeting(const std::vector<const Node*>& meeting);
   std::uint64_t result(const Rank& rank, const Node& node, std::size_t output) const;
   std::uint64_t reduced(const Rank& rank, const Node& node, std::size_t output) const;

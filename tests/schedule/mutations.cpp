@@ -216,7 +216,7 @@ bool wrong_participants(Programs& programs, const Case& setting, Dice& dice) {
       const bool same = i.reduce == wrong.reduce && i.group == wrong.group && i.round == wrong.round;
       if (!same || (!everywhere && rank != one)) continue;
       i.participants = wrong.participants > 1 ? wrong.participants - 1 : 2;
-      if (rank >= i.participants) {
+      if (setting.options.slice_of(rank) >= i.participants) {
         std::erase(i.reads, find(programs[rank], i.reads, BufferKind::gradient_slot));
       }
     }
@@ -327,7 +327,7 @@ bool swap_rounds(Programs& programs, const Case& setting, Dice& dice) {
     for (Buffer& buffer : program.buffers) swap_micro_batch(buffer.micro_batch);
     for (Instruction& i : program.instructions) {
       swap_micro_batch(i.micro_batch);
-      const bool summed_later = i.reduce == ReduceKind::all_gather || i.reduce == ReduceKind::all_reduce;
+      const bool summed_later = i.op == Op::reduce && i.reduce != ReduceKind::reduce_scatter;
       if (!summed_later && i.round == round) {
         i.round = round + 1;
       } else if (!summed_later && i.round == round + 1) {

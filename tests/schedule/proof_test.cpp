@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "schedule/interpreter.h"
 #include "schedule/mutations.h"
+#include "schedule/rank_classes.h"
 #include "schedule/verify.h"
 
 namespace trireme::schedule {
@@ -42,9 +44,72 @@ TEST(Proof, FlagsNoUnmutatedProgram) {
     const Outcome reference = interpreter.run(0);
     ASSERT_EQ(reference.failure, "") << "seed " << seed << ": " << describe(random);
     for (int other = 1; other < 4; ++other) ASSERT_EQ(interpreter.run(other), reference) << "seed " << seed;
-    ASSERT_EQ(std::count(reference.end.begin(), reference.end.end(), reference.end[0]), random.options.world_size)
+    ASSERT_EQ(std::count(reference.common.begin(), reference.common.end(), reference.common[0]),
+              random.options.world_size)
         << "seed " << seed << ": ranks end unequal";
+    for (int rank = 0; rank < random.options.world_size; ++rank) {
+      ASSERT_EQ(reference.end[rank], reference.end[random.options.slice_of(rank)])
+          << "seed " << seed << ": replicas end unequal";
+    }
   }
+}
+
+// Nothing but memory is lost by a release that is not there, so no interleaving shows it.
+TEST(Proof, FindsEveryMissingRelease) {
+  int found = 0;
+  for (std::uint64_t seed = 0; found < 300; ++seed) {
+    const Case random = make_random_case(seed);
+    const std::vector<Program> lowered = lower_all(random.chain, random.options);
+    for (std::size_t at = 0; at < lowered[0].instructions.size(); ++at) {
+      if (lowered[0].instructions[at].op != Op::release) continue;
+      std::vector<Program> programs = lowered;
+      auto& instructions = programs[0].instructions;
+      instructions.erase(instructions.begin() + static_cast<std::ptrdiff_t>(at));
+      programs[0] = lower(programs[0], random.options);
+      const auto findings = verify(random.chain, random.options, programs);
+      ASSERT_FALSE(findings.empty()) << "seed " << seed << ", instruction " << at << ": " << describe(random);
+      const bool names_it =
+          findings[0].what.find("gathered") != std::string::npos || findings[0].what.starts_with("release ");
+      EXPECT_TRUE(names_it) << findings[0].what;
+      ++found;
+    }
+  }
+}
+
+// What representative_ranks() says of classes: with micro-batches numbered by their round, programs are equal.
+TEST(Proof, ProgramsOfAClassDifferInMicroBatchesOnly) {
+  const auto listing = [](const Program& program, const Case& random) {
+    std::string text;
+    const int ranks = random.options.world_size;
+    for (Buffer buffer : program.buffers) {
+      if (buffer.micro_batch >= 0) buffer.micro_batch /= ranks;
+      text += to_string(buffer, random.chain) + " " + std::to_string(buffer.bytes) + " at " +
+              std::to_string(buffer.offset) + "\n";
+    }
+    for (Instruction instruction : program.instructions) {
+      if (instruction.micro_batch >= 0) instruction.micro_batch /= ranks;
+      text += to_string(instruction, random.chain);
+      for (const auto* list : {&instruction.reads, &instruction.writes, &instruction.waits}) {
+        text += " |";
+        for (const int index : *list) text += " " + std::to_string(index);
+      }
+      text += "\n";
+    }
+    return text;
+  };
+  int several = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    const Case random = make_random_case(seed);
+    const std::vector<Program> programs = lower_all(random.chain, random.options);
+    std::set<std::string> all, representatives;
+    for (const Program& program : programs) all.insert(listing(program, random));
+    for (const int rank : representative_ranks(random.options)) {
+      representatives.insert(listing(programs[rank], random));
+    }
+    several += representatives.size() > 1;
+    ASSERT_EQ(all, representatives) << "seed " << seed << ": " << describe(random);
+  }
+  EXPECT_GT(several, 50);
 }
 
 struct Tally {

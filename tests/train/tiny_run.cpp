@@ -1,9 +1,11 @@
 #include "train/tiny_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 
@@ -28,15 +30,44 @@ void write_text(const std::filesystem::path& folder) {
   }
 }
 
-std::string digest_of(engine::ModelState& state) {
-  Digest digest;
-  state.for_each_logical([&](const std::string&, const LogicalTensor& tensor, float* data, std::int64_t stride) {
-    for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
-      digest.add(std::as_bytes(std::span(data + row * stride, static_cast<std::size_t>(tensor.box.columns()))));
+// The logical tensors of all ranks, put together from what each holds.
+class WholeState {
+ public:
+  void add(const engine::ModelState& state) {
+    state.for_each_piece([this](const engine::ModelState::HeldPiece& piece) {
+      const std::string name = engine::prefix_of(piece.kind) + piece.tensor.name;
+      Elements& tensor = tensors_[{piece.kind, name}];
+      tensor.resize(static_cast<std::size_t>(piece.tensor.box.numel()));
+      for (std::int64_t row = piece.box.row_begin; row < piece.box.row_end; ++row) {
+        for (std::int64_t column = piece.box.column_begin; column < piece.box.column_end; ++column) {
+          std::optional<float>& element = tensor[static_cast<std::size_t>(row * piece.tensor.box.columns() + column)];
+          const float value =
+              piece.data[(row - piece.box.row_begin) * piece.row_stride + column - piece.box.column_begin];
+          equal_ =
+              equal_ && (!element || std::bit_cast<std::uint32_t>(*element) == std::bit_cast<std::uint32_t>(value));
+          element = value;
+        }
+      }
+    });
+  }
+  bool equal() const { return equal_; }
+
+  // By kind and name. Throws where an element is on no rank.
+  std::string digest() const {
+    Digest digest;
+    for (const auto& [name, tensor] : tensors_) {
+      for (const std::optional<float>& element : tensor) {
+        digest.add(std::as_bytes(std::span(&element.value(), 1)));
+      }
     }
-  });
-  return digest.hex();
-}
+    return digest.hex();
+  }
+
+ private:
+  using Elements = std::vector<std::optional<float>>;
+  std::map<std::pair<engine::StateKind, std::string>, Elements> tensors_;
+  bool equal_ = true;
+};
 
 }  // namespace
 
@@ -105,7 +136,7 @@ config::Plan tiny_plan(const TinyRun& run) {
 TinyResult train_tiny(const TinyRun& run) {
   const config::Plan plan = tiny_plan(run);
   auto comms = comm::make_local(run.ranks);
-  std::vector<std::string> digests(static_cast<std::size_t>(run.ranks));
+  WholeState whole;
   std::mutex mutex;
   std::exception_ptr failure;
   TinyResult result;
@@ -128,7 +159,10 @@ TinyResult train_tiny(const TinyRun& run) {
     };
     train::Trainer trainer(plan, options);
     const train::RunResult ended = trainer.run();
-    digests[rank] = digest_of(trainer.engine().state());
+    {
+      const std::lock_guard lock(mutex);
+      whole.add(trainer.engine().state());
+    }
     if (rank == 0) {
       result.stopped = ended.stopped;
       result.last_step = ended.last_step;
@@ -153,8 +187,8 @@ TinyResult train_tiny(const TinyRun& run) {
   for (std::thread& thread : threads) thread.join();
   if (failure != nullptr) std::rethrow_exception(failure);
   for (auto& [step, ids] : result.samples) std::sort(ids.begin(), ids.end());
-  result.weights_digest = digests[0];
-  result.all_ranks_equal = std::all_of(digests.begin(), digests.end(), [&](const auto& d) { return d == digests[0]; });
+  result.weights_digest = whole.digest();
+  result.all_ranks_equal = whole.equal();
   return result;
 }
 

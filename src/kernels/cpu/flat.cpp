@@ -31,7 +31,9 @@ void adamw(int64_t n, const AdamWArguments& a, float* master, float* m, float* v
 
 namespace {
 
-TRIREME_INLINE double sum_of_block(int64_t n, const float* x) {
+constexpr int64_t kChunk = 256;  // wherever ranks' slices begin, a chunk begins
+
+TRIREME_INLINE double sum_of_chunk(int64_t n, const float* x) {
   constexpr int64_t kLanes = Vector<double>::kLanes;
   Vector<double> even = {}, odd = {};
   int64_t i = 0;
@@ -45,21 +47,27 @@ TRIREME_INLINE double sum_of_block(int64_t n, const float* x) {
   return sum_of_lanes(even + odd) + rest;
 }
 
+TRIREME_INLINE ExactSum sum_of_block(int64_t n, const float* x) {
+  ExactSum sum;
+  for (int64_t i = 0; i < n; i += kChunk) sum.add(sum_of_chunk(smaller_of(n - i, kChunk), x + i));
+  return sum;
+}
+
 }  // namespace
 
-double sum_of_squares(int64_t n, const float* x) {
-  constexpr int64_t kBlock = 16384, kBlocks = 64;
-  double total = 0;
+ExactSum sum_of_squares(int64_t n, const float* x) {
+  constexpr int64_t kBlock = 64 * kChunk, kBlocks = 64;
+  ExactSum total;
   for (int64_t first = 0; first < n; first += kBlock * kBlocks) {
     const float* run = x + first;
     const int64_t left = smaller_of(n - first, kBlock * kBlocks);
     const int64_t blocks = (left + kBlock - 1) / kBlock;
-    double sums[kBlocks];
+    ExactSum sums[kBlocks];
     parallel_ranges(blocks, left, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b)
         sums[b] = sum_of_block(smaller_of(kBlock, left - b * kBlock), run + b * kBlock);
     });
-    for (int64_t b = 0; b < blocks; ++b) total += sums[b];
+    for (int64_t b = 0; b < blocks; ++b) total.add(sums[b]);
   }
   return total;
 }

@@ -70,7 +70,7 @@ template <class T>
 void cast_to_float(std::int64_t n, const T* x, float* y);
 
 void adamw(std::int64_t n, const AdamWArguments& a, float* master, float* m, float* v, const float* gradient);
-double sum_of_squares(std::int64_t n, const float* x);
+ExactSum sum_of_squares(std::int64_t n, const float* x);
 
 extern const Table<float> kFloatTable;
 extern const Table<bfloat16> kBfloat16Table;

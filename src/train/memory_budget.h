@@ -1,0 +1,20 @@
+// training.memory_budget: a plan that needs more is refused before anything starts, with the cheapest change that fits.
+#pragma once
+#include <cstdint>
+#include <functional>
+
+#include "config/plan.h"
+#include "engine/engine.h"
+
+namespace trireme::train {
+
+// What a rank takes for weights, optimizer, gradients, activations and workspace.
+std::int64_t planned_bytes(const engine::StepPlan& step);
+
+using PlannedBytes = std::function<std::int64_t(const config::Plan& plan)>;
+
+// bytes: what a rank of the plan takes. Throws Error TR2280 where that is above the budget: names both, and of what may
+// be sharded among the ranks or computed again the change that adds least to a step and fits, or that none does.
+void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan);
+
+}  // namespace trireme::train

@@ -1,0 +1,55 @@
+#include "train/state_reader.h"
+
+#include <algorithm>
+
+namespace trireme::train {
+
+StateReader::StateReader(engine::Engine& engine, const Chain& chain) : engine_(engine), chain_(chain) {
+  using enum engine::StateKind;
+  for (const auto kind : {master, first_moment, second_moment}) {
+    for (int group = 0; group < static_cast<int>(engine.plan().groups.size()); ++group) {
+      if (kind == master || engine.plan().groups[group].trainable) turns_.emplace_back(kind, group);
+    }
+  }
+}
+
+std::vector<checkpoint::NamedData> StateReader::tensors() {
+  std::vector<checkpoint::NamedData> list;
+  for (std::size_t turn = 0; turn < turns_.size(); ++turn) {
+    const auto [kind, group] = turns_[turn];
+    for (const int parameter : engine_.plan().groups[group].parameters) {
+      for (const LogicalTensor& tensor : chain_.parameters[parameter].logical) {
+        list.push_back({engine::prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
+                          return read(turn, parameter, tensor);
+                        }});
+      }
+    }
+  }
+  return list;
+}
+
+void StateReader::read_the_rest() {
+  while (next_ < turns_.size()) next();
+}
+
+void StateReader::next() {
+  const auto [kind, group] = turns_[next_++];
+  group_ = engine_.gather_state(kind, group, gathered_);
+}
+
+std::span<const std::byte> StateReader::read(std::size_t turn, int parameter, const LogicalTensor& tensor) {
+  while (next_ <= turn) next();
+  const std::int64_t columns = chain_.parameters[parameter].columns;
+  const Box& box = tensor.box;
+  const std::int64_t first = engine_.state().place(parameter).offset + box.row_begin * columns + box.column_begin;
+  const float* data = group_.data() + first;
+  const auto numel = static_cast<std::size_t>(box.numel());
+  if (box.rows() == 1 || box.columns() == columns) return std::as_bytes(std::span(data, numel));
+  rows_.resize(numel);
+  for (std::int64_t row = 0; row < box.rows(); ++row) {
+    std::copy_n(data + row * columns, box.columns(), rows_.data() + row * box.columns());
+  }
+  return std::as_bytes(std::span(rows_));
+}
+
+}  // namespace trireme::train
