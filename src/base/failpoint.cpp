@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +18,7 @@
 namespace trireme {
 namespace {
 
-enum class Action { raise, kill, exit, hang, sleep };
+enum class Action { raise, kill, exit, hang, sleep, delay };
 
 struct Entry {
   std::string name;
@@ -29,8 +30,10 @@ struct Entry {
 };
 
 [[noreturn]] void reject(std::string_view entry, const std::string& why) {
-  throw Error(3090, "TRIREME_FAILPOINTS", "cannot read \"" + std::string(entry) + "\": " + why,
-              "write NAME=ACTION[@rankR][@N|@every] with throw, kill, exit(CODE), hang or sleep(MS), separated by ;");
+  throw Error(
+      3090, "TRIREME_FAILPOINTS", "cannot read \"" + std::string(entry) + "\": " + why,
+      "write NAME=ACTION[@rankR][@N|@every] with throw, kill, exit(CODE), hang, sleep(MS) or delay(US), separated by "
+      ";");
 }
 
 int number(std::string_view entry, std::string_view digits) {
@@ -57,6 +60,9 @@ void read_action(std::string_view text, std::string_view word, Entry& entry) {
     entry.argument = number(text, word.substr(5, word.size() - 6));
   } else if (with_argument("sleep")) {
     entry.action = Action::sleep;
+    entry.argument = number(text, word.substr(6, word.size() - 7));
+  } else if (with_argument("delay")) {
+    entry.action = Action::delay;
     entry.argument = number(text, word.substr(6, word.size() - 7));
   } else {
     reject(text, "\"" + std::string(word) + "\" is no action");
@@ -130,6 +136,13 @@ Table& table() {
   return instance;
 }
 
+// Every fourth time or so, for a random time: a few far too late say more than all a little.
+void delay(int most_microseconds) {
+  thread_local std::minstd_rand random(std::random_device{}());
+  if (random() % 4 != 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % (static_cast<unsigned>(most_microseconds) + 1)));
+}
+
 void act(const Entry& entry) {
   switch (entry.action) {
     case Action::raise: throw Error(3091, "failpoint " + entry.name, "thrown on purpose (TRIREME_FAILPOINTS)");
@@ -137,6 +150,7 @@ void act(const Entry& entry) {
     case Action::hang:
       for (;;) ::pause();
     case Action::exit: ::_exit(entry.argument);
+    case Action::delay: return delay(entry.argument);
     case Action::sleep: std::this_thread::sleep_for(std::chrono::milliseconds(entry.argument)); break;
   }
 }

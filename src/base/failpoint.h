@@ -2,7 +2,8 @@
 //
 // TRIREME_FAILPOINTS="checkpoint.before_manifest=kill@2;step=throw@rank1@5": entries NAME=ACTION[@rankR][@N|@every], on
 // the N-th hit (default 1) in this process (of rank R only, if given). Actions: throw, kill (SIGKILL), exit(CODE),
-// hang, sleep(MS). An entry that cannot be read is Error TR3090. Costs one relaxed load when the variable is unset.
+// hang, sleep(MS), delay(US) (now and then, for a random time up to that). An entry that cannot be read is Error
+// TR3090. Costs one relaxed load when the variable is unset.
 #pragma once
 #include <string_view>
 

@@ -35,6 +35,15 @@ inline bool law_moves(const Plan& plan) {
   return plan.training.lr_scheduler != LearningRateLaw::constant;
 }
 
+// Whether ranks add up their own micro-batches first, so that the order of summation depends on their number. All other
+// ways to run give the same bits.
+inline bool sums_once_a_step(const Plan& plan) {
+  using enum Strategy;
+  const Strategy strategy = plan.distributed.strategy;
+  const bool whole_gradients = strategy == ddp || strategy == no_shard || strategy == zero1;
+  return whole_gradients && !plan.training.reduce_each_micro_batch;
+}
+
 inline void append(std::vector<Key>& rows, const std::vector<Key>& more) {
   rows.insert(rows.end(), more.begin(), more.end());
 }

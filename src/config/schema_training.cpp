@@ -55,7 +55,7 @@ std::vector<Key> training_size_keys() {
       {.name = "training.reduce_each_micro_batch",
        .type = Type::boolean,
        .fallback = "false",
-       .decides = always,
+       .decides = sums_once_a_step,
        .field = field<&Plan::training, &TrainingPlan::reduce_each_micro_batch>(),
        .doc = "Add up gradients after each micro-batch, in an order that gives the same bits on any number of ranks."},
       {.name = "training.compute_threads",
@@ -233,7 +233,7 @@ std::vector<Key> run_keys() {
        .aliases = {{"fsdp_sharding_strategy", kGuides},
                    {"sharding_strategy", kGuides},
                    {"zero_stage", kGuides, {{"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}}}},
-       .decides = always,
+       .decides = sums_once_a_step,
        .field = field<&Plan::distributed, &DistributedPlan::strategy>(),
        .doc =
            "What each rank keeps as its slice only. ddp, no_shard: nothing; zero1: optimizer state; zero2: gradients "

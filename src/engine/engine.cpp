@@ -144,6 +144,7 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
 }
 
 void Engine::run(int index) {
+  failpoint("engine.instruction", comm_.rank());
   const Instruction& instruction = plan_.program.instructions[index];
   const Bound& bound = bound_[index];
   switch (instruction.op) {

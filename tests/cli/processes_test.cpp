@@ -42,6 +42,41 @@ TEST_P(SameBitsAsThreads, OnAnyNumberOfProcesses) {
 INSTANTIATE_TEST_SUITE_P(MicroBatches, SameBitsAsThreads,
                          ::testing::Combine(::testing::Values(4, 5, 6), ::testing::Bool()));
 
+// A dozen cells of the strategies as processes over Gloo.
+TEST(Processes, StrategiesHaveTheBitsOfTheSerialRun) {
+  for (const bool gpt2 : {false, true}) {
+    Folder serial;
+    TinyRun tiny{.ranks = 1, .micro_batches = 5, .steps = 5, .gpt2 = gpt2, .output_dir = serial.run};
+    const TinyResult expected = train_tiny(tiny);
+    const std::pair<const char*, int> cells[] = {{"zero1", 2}, {"zero2", 2}, {"zero3", 2},
+                                                 {"zero3", 3}, {"zero2", 4}, {"shard_grad_op", 3}};
+    for (const auto& [strategy, ranks] : cells) {
+      SCOPED_TRACE(std::string(strategy) + " on " + std::to_string(ranks) + (gpt2 ? ", gpt2" : ", llama"));
+      Folder processes;
+      TinyRun run_of_cell = tiny;
+      run_of_cell.output_dir = processes.run;
+      run_of_cell.overrides = {std::string("distributed.strategy=") + strategy};
+      const ProcessResult result = run(launch_command(ranks, write_config(run_of_cell)));
+      ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+      EXPECT_EQ(read_metrics(processes.run).losses, expected.losses);
+      EXPECT_EQ(weights_digest(processes.run), expected.weights_digest);
+    }
+  }
+}
+
+// A rank that fails while the others gather and reduce ends the job as ever.
+TEST(Processes, AFailureUnderFullShardIsToldToAllRanks) {
+  for (const char* place : {"engine.gather", "engine.reduce"}) {
+    Folder folder;
+    TinyRun tiny{.ranks = 3, .micro_batches = 4, .output_dir = folder.run};
+    tiny.overrides = {"distributed.strategy=full_shard"};
+    const ProcessResult result =
+        run(launch_command(3, write_config(tiny)), {{"TRIREME_FAILPOINTS", std::string(place) + "=throw@rank1@20"}});
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
+  }
+}
+
 TEST(Processes, StartedByHandFindEachOtherByMasterAddrAndPort) {
   Folder threads, hand;
   TinyRun run{.ranks = 2, .micro_batches = 4, .steps = 6, .output_dir = threads.run};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 
@@ -210,12 +211,34 @@ TEST(WrongInputs, OfTheCheckpoint) {
 // A budget that does not hold the plan names what would fit, or says that nothing does.
 TEST(WrongInputs, OfTheMemoryBudget) {
   const Case c;
-  expect_error(c, train(c, {"training.memory_budget=1000000"}), {2, {"TR2280", "gradient_checkpointing", "MiB"}});
-  expect_error(c, train(c, {"training.memory_budget=1000"}), {2, {"TR2280", "no sharding or recomputing fits"}});
-  expect_error(
-      c,
-      {"launch", "--nproc-per-node", "4", "train", (c.path() / "run.yaml").string(), "training.memory_budget=600000"},
-      {2, {"TR2280", "distributed.strategy="}});
+  const std::vector<std::string> larger{"model.num_layers=8", "training.micro_batch_size=4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), larger.begin(), larger.end());
+    return more;
+  };
+  const auto planned = [&](const std::vector<std::string>& command, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{TRIREME_BINARY};
+    for (const auto& list : {command, with(more), {"--dry-run"}}) {
+      arguments.insert(arguments.end(), list.begin(), list.end());
+    }
+    const std::string out = run(arguments).out;
+    const std::size_t at = out.find("  all ");
+    return at == std::string::npos ? 0.0 : std::stod(out.substr(at + 6)) * (1 << 20);
+  };
+  const std::string config = (c.path() / "run.yaml").string();
+  const std::vector<std::string> alone{"train", config};
+  const std::vector<std::string> both{"launch", "--nproc-per-node", "2", "train", config};
+  const auto budget = [](double bytes) { return "training.memory_budget=" + std::to_string(std::llround(bytes)); };
+  const auto expect_refusal = [&](const std::vector<std::string>& command, double bytes, const std::string& remedy) {
+    std::vector<std::string> arguments = command;
+    for (const std::string& word : with({budget(bytes)})) arguments.push_back(word);
+    expect_error(c, arguments, {2, {"TR2280", "MiB", remedy}});
+  };
+  const double kept = planned(alone, {}), full = planned(alone, {"training.gradient_checkpointing=full"});
+  ASSERT_LT(full, kept);
+  expect_refusal(alone, (kept + full) / 2, "gradient_checkpointing=");
+  expect_refusal(alone, 1000, "no sharding or recomputing fits");
+  expect_refusal(both, planned(both, {}) - 20000, "distributed.strategy=zero1 needs");
 }
 
 TEST(WrongInputs, OfPrompts) {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/ranks.h"
 #include "comm/reference.h"
+#include "comm/subset.h"
 
 namespace trireme::comm {
 namespace {
@@ -25,7 +26,8 @@ void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
   run_ranks(c.world_size, [&](Communicator& comm) {
     const int r = comm.rank();
     const void* slot = r < c.participants ? slots[r].data() : nullptr;
-    ordered_reduce_scatter(comm, slot, c.dtype, accumulators[r].data(), c.slice_numel, c.participants, c.first);
+    ordered_reduce_scatter(comm, slot, c.dtype, accumulators[r].data() + r * c.slice_numel, c.slice_numel,
+                           c.participants, c.first);
   });
 
   for (int rank = 0; rank < c.world_size; ++rank) {
@@ -71,22 +73,62 @@ TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
 
 TEST(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
   std::mt19937_64 random(fresh_seed());
-  for (const std::int64_t slice : {0, 1, 255, 2048, 140000}) {
+  for (const std::int64_t numel : {0, 1, 3, 255, 2048, 140000, 700001}) {  // parts come out even or not
     for (int world_size = 1; world_size <= 5; ++world_size) {
       std::vector<std::vector<float>> accumulators;
-      for (int r = 0; r < world_size; ++r) accumulators.push_back(random_floats(random, slice * world_size));
+      for (int r = 0; r < world_size; ++r) accumulators.push_back(random_floats(random, numel));
       std::vector<float> expected = accumulators[0];
       for (int r = 1; r < world_size; ++r) {
         for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += accumulators[r][i];
       }
       run_ranks(world_size,
-                [&](Communicator& comm) { ordered_all_reduce(comm, accumulators[comm.rank()].data(), slice); });
+                [&](Communicator& comm) { ordered_all_reduce(comm, accumulators[comm.rank()].data(), numel); });
       for (int r = 0; r < world_size; ++r) {
         EXPECT_TRUE(same_bits(accumulators[r], expected))
-            << "rank " << r << " of " << world_size << ", slice " << slice;
+            << "rank " << r << " of " << world_size << ", " << numel << " elements";
       }
     }
   }
+}
+
+TEST(Collectives, ScatterSumsChangesOwnSlicesOnly) {
+  std::mt19937_64 random(fresh_seed());
+  for (const std::int64_t slice : {0, 1, 300, 140000}) {
+    for (int world_size = 1; world_size <= 4; ++world_size) {
+      std::vector<std::vector<float>> accumulators;
+      for (int r = 0; r < world_size; ++r) accumulators.push_back(random_floats(random, slice * world_size));
+      const auto before = accumulators;
+      run_ranks(world_size,
+                [&](Communicator& comm) { ordered_scatter_sums(comm, accumulators[comm.rank()].data(), slice); });
+      for (int r = 0; r < world_size; ++r) {
+        std::vector<float> expected = before[r];
+        for (std::int64_t i = r * slice; i < (r + 1) * slice; ++i) {
+          expected[i] = before[0][i];
+          for (int source = 1; source < world_size; ++source) expected[i] += before[source][i];
+        }
+        EXPECT_TRUE(same_bits(accumulators[r], expected)) << "rank " << r << " of " << world_size;
+      }
+    }
+  }
+}
+
+// Two halves of the ranks, and the ranks of equal place in them, each as communicators of their own.
+TEST(Collectives, SubsetsAreCommunicatorsOfTheirOwn) {
+  run_ranks(6, [](Communicator& comm) {
+    const int half = comm.rank() / 3, place = comm.rank() % 3;
+    const auto neighbours = make_subset(comm, {3 * half, 3 * half + 1, 3 * half + 2});
+    const auto across = make_subset(comm, {place, place + 3});
+    EXPECT_EQ(neighbours->rank(), place);
+    EXPECT_EQ(neighbours->world_size(), 3);
+    EXPECT_EQ(across->rank(), half);
+    for (int round = 0; round < 50; ++round) {
+      float mine = static_cast<float>(1 << comm.rank());
+      ordered_all_reduce(*neighbours, &mine, 1);
+      EXPECT_EQ(mine, half == 0 ? 7 : 56);
+      ordered_all_reduce(*across, &mine, 1);
+      EXPECT_EQ(mine, 63);
+    }
+  });
 }
 
 TEST(Collectives, BroadcastFromAnyRootReachesAll) {
@@ -146,7 +188,7 @@ TEST(Collectives, MixOfCollectivesInOneOrderNeverHangs) {
         case 2: ordered_all_reduce(comm, accumulator.data(), slice); break;
         case 3:
           ordered_reduce_scatter(comm, comm.rank() < participants ? slot.data() : nullptr, DType::f32,
-                                 accumulator.data(), slice, participants, true);
+                                 accumulator.data() + comm.rank() * slice, slice, participants, true);
           break;
       }
     }

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <random>
 
+#include "base/failpoint.h"
 #include "engine/engine.h"
 #include "models/model.h"
 #include "support/seed.h"
@@ -87,6 +89,30 @@ TEST(Strategies, SettingsOfGatheringChangeNoBit) {
         expect_same_bits(run, serial);
       }
     }
+  }
+}
+
+// Kernels that sleep and collectives that come late, on any rank and lane, change no bit.
+TEST(Strategies, RandomDelaysChangeNoBit) {
+  const char* wanted = std::getenv("TRIREME_DELAYED_RUNS");  // for a longer search than the test suite has time for
+  const int runs = wanted != nullptr ? std::atoi(wanted) : 80;
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto pick = [&](const std::vector<std::string>& of) { return of[random() % of.size()]; };
+  for (int family = 0; family < 4; ++family) {
+    const TinyRun base{.micro_batches = 5, .steps = 2, .tied = family % 2 == 0, .gpt2 = family >= 2};
+    const TinyResult serial = train(base);
+    set_failpoints("engine.instruction=delay(400)@every");
+    for (int i = 0; i < runs / 4; ++i) {
+      TinyRun run = with(base, {"distributed.strategy=" + pick({"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}),
+                                "distributed.gather_ahead=" + pick({"0", "1", "3"}),
+                                "distributed.gradient_slots=" + pick({"1", "2", "4"}),
+                                "training.gradient_checkpointing=" + pick({"none", "full"})});
+      run.ranks = 2 + static_cast<int>(random() % 4);
+      expect_same_bits(run, serial);
+    }
+    set_failpoints("");
   }
 }
 

@@ -44,7 +44,8 @@ int collectives(Membership& job, const Arguments& arguments) {
     std::vector<float> accumulator = random_floats(random, numel);
     const std::vector<float> expected = serial_sum(c, me, slots, accumulator);
     const void* slot = me < c.participants ? slots[me].data() : nullptr;
-    ordered_reduce_scatter(comm, slot, c.dtype, accumulator.data(), c.slice_numel, c.participants, c.first);
+    ordered_reduce_scatter(comm, slot, c.dtype, accumulator.data() + me * c.slice_numel, c.slice_numel, c.participants,
+                           c.first);
     TRIREME_CHECK(same_bits(accumulator, expected), "reduce-scatter of trial " + std::to_string(trial));
 
     const int root = static_cast<int>(random() % world_size);
@@ -56,7 +57,7 @@ int collectives(Membership& job, const Arguments& arguments) {
     for (int r = 0; r < world_size; ++r) TRIREME_CHECK(all[r] == r, "all_gather");
 
     std::vector<float> whole(256 * world_size, 1.0f);
-    ordered_all_reduce(comm, whole.data(), 256);
+    ordered_all_reduce(comm, whole.data(), std::ssize(whole));
     TRIREME_CHECK(whole == std::vector<float>(whole.size(), static_cast<float>(world_size)), "all_reduce");
   }
   barrier(comm);
