@@ -16,14 +16,16 @@ namespace trireme::cli {
 
 namespace {
 
-// One prompt a line, or in a .jsonl file the "prompt" of each.
+// One prompt a line, or in a .jsonl file the "prompt" of each. Blank lines are none.
 std::vector<std::string> read_prompts(const std::string& file) {
   const bool is_jsonl = file.ends_with(".jsonl");
   std::istringstream lines(read_file(file));
   std::vector<std::string> prompts;
+  int number = 0;
   for (std::string line; std::getline(lines, line);) {
-    const std::string place = file + ":" + std::to_string(prompts.size() + 1);
+    const std::string place = file + ":" + std::to_string(++number);
     if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) continue;
     if (!is_jsonl) {
       prompts.push_back(line);
       continue;

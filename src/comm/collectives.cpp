@@ -12,8 +12,15 @@ namespace {
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
-// Elements of a slice that travel in one message: large against the cost of a message, small against the caches.
-constexpr std::int64_t kChunkNumel = std::int64_t{128} << 10;
+// Elements of a slice that travel in one message: large against the cost of a message, small against the caches, and
+// fewer where the chunks of many ranks would take more scratch than this.
+constexpr std::int64_t kMostChunkNumel = std::int64_t{128} << 10, kLeastChunkNumel = std::int64_t{4} << 10;
+constexpr std::int64_t kScratchBytes = std::int64_t{8} << 20;
+
+std::int64_t chunk_numel_of(int participants, DType dtype) {
+  const std::int64_t fits = kScratchBytes / (2 * std::max(participants, 1) * size_of(dtype));
+  return std::clamp(fits, kLeastChunkNumel, kMostChunkNumel);
+}
 
 void wait_all(Transfers& transfers) {
   for (const auto& transfer : transfers) {
@@ -41,11 +48,12 @@ class OrderedSum {
         sum_(sum),
         parts_(parts),
         participants_(participants),
-        stride_(std::min(parts.slice_numel, kChunkNumel) * size_of(dtype)),
+        chunk_numel_(chunk_numel_of(participants, dtype)),
+        stride_(std::min(parts.slice_numel, chunk_numel_) * size_of(dtype)),
         scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * participants * stride_))) {}
 
   void run(bool overwrite) {
-    const std::int64_t num_chunks = (parts_.slice_numel + kChunkNumel - 1) / kChunkNumel;
+    const std::int64_t num_chunks = (parts_.slice_numel + chunk_numel_ - 1) / chunk_numel_;
     if (num_chunks > 0) post(0);
     for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
       // Before any wait of this chunk: every rank can then go on as soon as the slowest has posted.
@@ -58,7 +66,7 @@ class OrderedSum {
  private:
   // Of a chunk of a rank's part.
   std::int64_t numel(int rank, std::int64_t chunk) const {
-    return std::clamp(parts_.size(rank) - chunk * kChunkNumel, std::int64_t{0}, kChunkNumel);
+    return std::clamp(parts_.size(rank) - chunk * chunk_numel_, std::int64_t{0}, chunk_numel_);
   }
   std::size_t bytes(int rank, std::int64_t chunk) const {
     return static_cast<std::size_t>(numel(rank, chunk) * size_of(dtype_));
@@ -66,7 +74,7 @@ class OrderedSum {
 
   // A chunk of a rank's part of this rank's own slot.
   const std::byte* own(int rank, std::int64_t chunk) const {
-    return slot_ + (parts_.begin(rank) + chunk * kChunkNumel) * size_of(dtype_);
+    return slot_ + (parts_.begin(rank) + chunk * chunk_numel_) * size_of(dtype_);
   }
 
   std::byte* scratch(int source, std::int64_t chunk) const {
@@ -87,7 +95,7 @@ class OrderedSum {
 
   void add(std::int64_t chunk, bool overwrite) {
     const int me = comm_.rank();
-    float* sum = sum_ + chunk * kChunkNumel;
+    float* sum = sum_ + chunk * chunk_numel_;
     const std::byte* mine = me < participants_ ? own(me, chunk) : nullptr;
     if (mine == reinterpret_cast<const std::byte*>(sum)) {  // in place: the sum is about to overwrite it
       std::memcpy(scratch(me, chunk), mine, bytes(me, chunk));
@@ -106,7 +114,7 @@ class OrderedSum {
   float* sum_;
   Parts parts_;
   int participants_;
-  std::int64_t stride_;
+  std::int64_t chunk_numel_, stride_;
   std::unique_ptr<std::byte[]> scratch_;
   std::array<Transfers, 2> receives_, sends_;  // below scratch_: they end before it does
 };

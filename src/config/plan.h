@@ -95,6 +95,7 @@ struct CheckpointPlan {
 struct MonitorPlan {
   std::int64_t log_interval;
   std::vector<Receiver> report_to;  // beside the console and metrics.jsonl
+  bool wall_clock_breakdown;
   bool operator==(const MonitorPlan&) const = default;
 };
 

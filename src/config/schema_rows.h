@@ -35,8 +35,8 @@ inline bool law_moves(const Plan& plan) {
   return plan.training.lr_scheduler != LearningRateLaw::constant;
 }
 
-// Whether ranks add up their own micro-batches first, so that the order of summation depends on their number. All other
-// ways to run give the same bits.
+// Whether ranks add up their own micro-batches first, so that the order of summation depends on their number. But for
+// replicas, all other ways to run give the same bits.
 inline bool sums_once_a_step(const Plan& plan) {
   using enum Strategy;
   const Strategy strategy = plan.distributed.strategy;

@@ -123,13 +123,14 @@ class BpeTokenizer final : public Tokenizer {
   }
 
   void decode_next(std::int32_t id, bool skip_special, DecodeState& state, std::string& text) const override {
-    if (id < 0 || id >= vocabulary() || !spec_.tokens[id].exists) {
+    if (!has(id)) {
       throw Error(4110, spec_.place, "no token has id " + std::to_string(id),
                   "decode with the tokenizer that made these ids");
     }
     if (!(skip_special && is_special_[id])) decoder_.append(id, state, text);
   }
 
+  bool has(std::int32_t id) const override { return id >= 0 && id < vocabulary() && spec_.tokens[id].exists; }
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(spec_.tokens.size()); }
   std::int32_t end_of_document() const override { return spec_.end_of_document; }
   const SpecialTokens& special() const override { return spec_.special; }

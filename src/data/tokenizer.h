@@ -35,6 +35,7 @@ class Tokenizer {
   // The same, one id at a time: appends its bytes. tokenizer_stream.h makes characters of them.
   virtual void decode_next(std::int32_t id, bool skip_special, DecodeState& state, std::string& text) const = 0;
   virtual std::int64_t vocabulary() const = 0;       // highest id + 1
+  virtual bool has(std::int32_t id) const = 0;       // some ids below may belong to no token
   virtual std::int32_t end_of_document() const = 0;  // joins documents
   virtual const SpecialTokens& special() const = 0;
   virtual const std::string& digest() const = 0;  // of everything that decides the ids

@@ -18,7 +18,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   void decode_next(std::int32_t id, bool skip_special, DecodeState& state, std::string& text) const override {
-    if (id < 0 || id > kEndOfDocument) {
+    if (!has(id)) {
       throw Error(4110, "byte tokenizer", "id " + std::to_string(id) + " is not in 0 .. 256",
                   "decode with the tokenizer that made these ids");
     }
@@ -31,6 +31,7 @@ class ByteTokenizer final : public Tokenizer {
   }
 
   std::int64_t vocabulary() const override { return kEndOfDocument + 1; }
+  bool has(std::int32_t id) const override { return id >= 0 && id <= kEndOfDocument; }
   std::int32_t end_of_document() const override { return kEndOfDocument; }
   const SpecialTokens& special() const override { return special_; }
   const std::string& digest() const override { return digest_; }

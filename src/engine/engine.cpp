@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -26,6 +27,12 @@ struct Engine::Bound {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup& group, const Chain& chain) {
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
   std::int64_t end = 0;
@@ -50,7 +57,7 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.chain, plan_.program, plan_.options.slice_of(comm.rank())),
-      arena_(std::max(plan_.program.arena_bytes, evaluation_bytes())) {
+      arena_(plan_.arena_bytes) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
   for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
@@ -139,14 +146,23 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   step_options_ = options;
   report_ = StepReport{};
   own_losses_.assign(batches.size(), 0.0);
+  seconds_.assign(options_.measures ? plan_.program.instructions.size() : 0, 0.0);
+  const Clock::time_point start = Clock::now();
   executor_->run();
+  if (options_.measures) report_.seconds = sum_of_seconds(seconds_since(start));
   return report_;
 }
 
 void Engine::run(int index) {
   failpoint("engine.instruction", comm_.rank());
   const Instruction& instruction = plan_.program.instructions[index];
-  const Bound& bound = bound_[index];
+  if (!options_.measures) return dispatch(instruction, bound_[index]);
+  const Clock::time_point start = Clock::now();
+  dispatch(instruction, bound_[index]);
+  seconds_[index] = seconds_since(start);
+}
+
+void Engine::dispatch(const Instruction& instruction, const Bound& bound) {
   switch (instruction.op) {
     case Op::count: return run_count();
     case Op::forward:
@@ -161,6 +177,31 @@ void Engine::run(int index) {
     case Op::norm: return run_norm();
     case Op::step: return run_step(instruction);
   }
+}
+
+StepReport::Seconds Engine::sum_of_seconds(double whole) const {
+  StepReport::Seconds sum;
+  double computing = 0;
+  for (std::size_t i = 0; i < seconds_.size(); ++i) {
+    const Instruction& instruction = plan_.program.instructions[i];
+    if (instruction.lane == schedule::Lane::compute) computing += seconds_[i];
+    switch (instruction.op) {
+      case Op::forward: sum.forward += seconds_[i]; break;
+      case Op::recompute: sum.recompute += seconds_[i]; break;
+      case Op::loss:
+      case Op::backward: sum.backward += seconds_[i]; break;
+      case Op::norm:
+      case Op::step: sum.step += seconds_[i]; break;
+      case Op::gather: sum.gather += seconds_[i]; break;
+      case Op::count:
+      case Op::reduce:
+      case Op::accumulate:
+      case Op::report: sum.reduce += seconds_[i]; break;
+      case Op::release: break;
+    }
+  }
+  sum.waiting = std::max(0.0, whole - computing);
+  return sum;
 }
 
 void Engine::run_count() {
@@ -245,9 +286,14 @@ void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
 
 void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
   failpoint("engine.gather", comm_.rank());
-  const std::int64_t bytes = plan_.groups[instruction.group].slice_numel() * size_of(chain_.compute_dtype);
-  std::byte* whole = bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group);
-  gather_slices(ranks_of(instruction.scope), state_.updated_weights(instruction.group), whole, bytes);
+  gather_weights(instruction.group, bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group));
+}
+
+// This rank's slice and those of the others.
+void Engine::gather_weights(int group, std::byte* whole) {
+  comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
+  const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
+  gather_slices(ranks, state_.updated_weights(group), whole, bytes);
 }
 
 void Engine::run_report() {

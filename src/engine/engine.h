@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct EngineOptions {
   std::int64_t reuse_distance = 0;  // elements; see schedule::Options
   int gradient_slots = 2;
   int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
+  bool measures = false;         // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
 };
@@ -45,6 +47,7 @@ struct StepPlan {
   schedule::ChainSpec chain;
   schedule::Options options;
   schedule::Program program;
+  std::int64_t arena_bytes = 0;  // of the program's arena, or of an evaluation where that takes more
   std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
   bool has_sharded_parameters() const;
   bool updates_slices() const;  // each rank's own
@@ -67,12 +70,19 @@ struct StepReport {
   double gradient_norm = 0;                // before the clip
   double clip_factor = 1;
   bool stop_requested = false;  // by any rank
+  // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
+  // beside the others, and `waiting` is the compute lane's time in no instruction.
+  struct Seconds {
+    double forward = 0, recompute = 0, backward = 0, step = 0, gather = 0, reduce = 0, waiting = 0;
+  };
+  std::optional<Seconds> seconds;
 };
 
 class Engine {
  public:
   // chain must outlive the engine. comm may be used by others between steps, not during one.
   Engine(const Chain& chain, const EngineOptions& options, comm::Communicator& comm);
+  ~Engine();
 
   const StepPlan& plan() const { return plan_; }
   ModelState& state() { return state_; }
@@ -96,6 +106,8 @@ class Engine {
  private:
   struct Bound;  // an instruction's views, resolved once
   void run(int instruction);
+  void dispatch(const schedule::Instruction& instruction, const Bound& bound);
+  StepReport::Seconds sum_of_seconds(double whole) const;
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
@@ -105,10 +117,9 @@ class Engine {
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Instruction& instruction) const;
+  void gather_weights(int group, std::byte* whole);
   void make_subsets();
   void set_norm(double squares);
-  std::int64_t gathered_bytes(std::size_t unit) const;
-  std::int64_t evaluation_bytes() const;
   std::vector<Tensor> gather_unit(std::size_t unit, std::byte* memory);
   comm::Communicator& ranks_of(schedule::Scope scope) const;
 
@@ -128,10 +139,9 @@ class Engine {
   StepOptions step_options_;
   std::vector<double> own_losses_;
   kernels::ExactSum own_squares_;
+  std::vector<double> seconds_;  // by instruction, where measured
   StepReport report_;
   std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
- public:
-  ~Engine();
 };
 
 }  // namespace trireme::engine

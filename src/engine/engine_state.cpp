@@ -8,22 +8,6 @@
 
 namespace trireme::engine {
 
-// Bytes of a unit's gathered groups, each at a multiple of 256 bytes.
-std::int64_t Engine::gathered_bytes(std::size_t unit) const {
-  std::int64_t bytes = 0;
-  for (const int group : plan_.chain.units[unit].reads) {
-    if (!plan_.chain.groups[group].shards_parameters) continue;
-    bytes += plan_.groups[group].numel * size_of(chain_.compute_dtype);  // a multiple of 256 elements
-  }
-  return bytes;
-}
-
-std::int64_t Engine::evaluation_bytes() const {
-  std::int64_t gathered = 0;
-  for (std::size_t unit = 0; unit < chain_.units.size(); ++unit) gathered = std::max(gathered, gathered_bytes(unit));
-  return forward_bytes(chain_, options_.micro_batch) + gathered;
-}
-
 // The unit's parameters, whole: gathered to `memory` where they are sharded.
 std::vector<Tensor> Engine::gather_unit(std::size_t unit, std::byte* memory) {
   std::vector<std::byte*> whole(plan_.groups.size(), nullptr);
@@ -31,11 +15,8 @@ std::vector<Tensor> Engine::gather_unit(std::size_t unit, std::byte* memory) {
     whole[group] = state_.weights(group);
     if (!plan_.chain.groups[group].shards_parameters) continue;
     whole[group] = memory;
-    const auto bytes = static_cast<std::size_t>(plan_.groups[group].numel * size_of(chain_.compute_dtype));
-    comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
-    comm::all_gather(ranks, {state_.weights(group), bytes / static_cast<std::size_t>(ranks.world_size())},
-                     {memory, bytes});
-    memory += bytes;
+    gather_weights(group, memory);
+    memory += plan_.groups[group].numel * size_of(chain_.compute_dtype);  // a multiple of 256 elements
   }
   std::vector<Tensor> views;
   for (const int parameter : chain_.units[unit]->parameters()) {
@@ -60,11 +41,7 @@ void Engine::refresh_weights() {
   state_.cast_weights();
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     const schedule::GroupSpec& spec = plan_.chain.groups[group];
-    if (!spec.shards_optimizer || spec.shards_parameters) continue;
-    const auto bytes = static_cast<std::size_t>(plan_.groups[group].numel * size_of(chain_.compute_dtype));
-    comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
-    comm::all_gather(ranks, {state_.updated_weights(group), bytes / static_cast<std::size_t>(ranks.world_size())},
-                     {state_.weights(group), bytes});
+    if (spec.shards_optimizer && !spec.shards_parameters) gather_weights(group, state_.weights(group));
   }
 }
 

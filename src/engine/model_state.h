@@ -38,8 +38,8 @@ class ModelState {
 
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
-  // What it holds of a kind; nothing of the moments of a frozen group. The slice that it updates, but of fp32 weights
-  // that are masters and whole all.
+  // What it holds of a kind. Moments: what it updates (none of a frozen group). bf16's masters: the same. fp32's
+  // masters, which are what units read: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
   // fp32; element held().begin.
   float* data(StateKind kind, int group) const;

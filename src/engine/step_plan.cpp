@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "chain/forward.h"
 #include "engine/engine.h"
 #include "schedule/lower.h"
 #include "schedule/rank_classes.h"
@@ -73,7 +74,7 @@ std::string owner_of(schedule::BufferKind kind) {
 
 // Persistent bytes by owner, and what lies in the arena at the moment when most of it is in use; the rest of the arena
 // is what placement could not avoid.
-std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& program) {
+std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& program, std::int64_t arena_bytes) {
   const int size = static_cast<int>(program.instructions.size());
   std::vector<std::pair<int, int>> life(program.buffers.size(), {size, -1});  // first and last instruction
   for (int i = 0; i < size; ++i) {
@@ -105,8 +106,22 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
     const schedule::Buffer& buffer = program.buffers[b];
     if (schedule::is_persistent(buffer.kind) || is_live(b, peak)) owners[owner_of(buffer.kind)] += buffer.bytes;
   }
-  owners["arena beyond its peak use"] = program.arena_bytes - most;
+  owners["arena beyond its peak use"] = arena_bytes - most;
   return owners;
+}
+
+// A forward pass, and the gathered groups of one unit behind it.
+std::int64_t evaluation_bytes(const Chain& chain, const StepPlan& plan, const BatchShape& shape) {
+  std::int64_t most = 0;
+  for (const schedule::UnitSpec& unit : plan.chain.units) {
+    std::int64_t gathered = 0;
+    for (const int group : unit.reads) {
+      if (!plan.chain.groups[group].shards_parameters) continue;
+      gathered += plan.groups[group].numel * size_of(chain.compute_dtype);
+    }
+    most = std::max(most, gathered);
+  }
+  return forward_bytes(chain, shape) + most;
 }
 
 }  // namespace
@@ -135,6 +150,9 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
     unit_names.push_back(unit->name());
   }
   plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks);
+  for (const StorageGroup& group : plan.groups) {
+    TRIREME_CHECK(group.trainable || chain.compute_dtype == DType::f32, group.name + ": frozen weights need fp32");
+  }
   plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every);
   if (shards) shard(plan.chain, options);
   const bool fp32 = chain.compute_dtype == DType::f32;
@@ -153,15 +171,19 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   const auto program_of = [&](int r) {
     return schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options);
   };
+  // One of each class, and this rank's own: what runs is what was checked.
+  std::vector<int> ranks = schedule::representative_ranks(plan.options);
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
   std::vector<schedule::Program> programs;
-  for (const int r : schedule::representative_ranks(plan.options)) programs.push_back(program_of(r));
-  const auto findings = schedule::verify_representatives(plan.chain, plan.options, programs);
+  for (const int r : ranks) programs.push_back(program_of(r));
+  const auto findings = schedule::verify_some(plan.chain, plan.options, ranks, programs);
   if (!findings.empty()) {
     throw Error(1310, "schedule of rank " + std::to_string(findings[0].rank), findings[0].what,
                 "nothing was started; this is a defect of Trireme, please report it with the configuration");
   }
-  plan.program = program_of(rank);
-  plan.memory_by_owner = memory_by_owner(plan.program);
+  plan.program = std::move(programs[std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()]);
+  plan.arena_bytes = std::max(plan.program.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
+  plan.memory_by_owner = memory_by_owner(plan.program, plan.arena_bytes);
   return plan;
 }
 

@@ -36,7 +36,12 @@ class Console : public Sink {
   }
 
   void step(const StepRecord& record) override {
-    if (record.step % interval_ == 0 || record.step == record.total_steps) out_.write(console_line(record) + "\n");
+    if (record.step % interval_ != 0 && record.step != record.total_steps) return;
+    out_.write(console_line(record) + "\n");
+    if (record.breakdown_ms.empty()) return;
+    std::string line = " ";
+    for (const auto& [kind, ms] : record.breakdown_ms) line += fmt::format(" {} {:.1f} ms ", kind, ms);
+    out_.write(line + "\n");
   }
 
   void event(const nlohmann::json&) override {}  // whoever causes an event tells it in words; the file keeps it

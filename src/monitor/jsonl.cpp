@@ -47,19 +47,21 @@ class JsonLines : public Sink {
   explicit JsonLines(const fs::path& path) : file_(path), out_(file_.descriptor(), path.string()) {}
 
   void step(const StepRecord& record) override {
-    out_.write(line_of({{"step", record.step},
-                        {"total_steps", record.total_steps},
-                        {"epoch", record.epoch},
-                        {"loss", record.loss},
-                        {"lr", record.learning_rate},
-                        {"grad_norm", record.gradient_norm},
-                        {"grad_norm_clipped", record.clipped_gradient_norm},
-                        {"tokens_per_s", record.tokens_per_s},
-                        {"step_seconds", record.step_seconds},
-                        {"data_wait_seconds", record.data_wait_seconds},
-                        {"tokens", record.tokens},
-                        {"memory_bytes", record.memory_bytes},
-                        {"seconds_left", record.seconds_left}}));
+    json line{{"step", record.step},
+              {"total_steps", record.total_steps},
+              {"epoch", record.epoch},
+              {"loss", record.loss},
+              {"lr", record.learning_rate},
+              {"grad_norm", record.gradient_norm},
+              {"grad_norm_clipped", record.clipped_gradient_norm},
+              {"tokens_per_s", record.tokens_per_s},
+              {"step_seconds", record.step_seconds},
+              {"data_wait_seconds", record.data_wait_seconds},
+              {"tokens", record.tokens},
+              {"memory_bytes", record.memory_bytes},
+              {"seconds_left", record.seconds_left}};
+    for (const auto& [kind, ms] : record.breakdown_ms) line["breakdown_ms"][kind] = ms;
+    out_.write(line_of(line));
   }
 
   void event(const json& event) override {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -22,6 +23,9 @@ struct StepRecord {
   std::uint64_t tokens = 0;        // consumed by the run so far, padding too
   std::uint64_t memory_bytes = 0;  // resident set of this process
   double seconds_left = 0;
+  // Where asked for: milliseconds of this rank by kind of work, in order; those of lanes that overlap add up to more
+  // than the step.
+  std::vector<std::pair<std::string, double>> breakdown_ms;
 };
 
 class Sink {

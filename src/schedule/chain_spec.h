@@ -47,7 +47,7 @@ struct Options {
   int world_size = 1;
   int replicas = 1;           // the ranks are so many sets of shard_ranks() neighbours; each set holds all slices
   int num_micro_batches = 1;  // M, over all ranks (layout/mesh.h says whose is which)
-  bool reduce_each_micro_batch = false;    // also where whole sums are kept: bits do not depend on the number of ranks
+  bool reduce_each_micro_batch = false;  // also where whole sums are kept; bits do not depend on the ranks of a replica
   std::int64_t compute_element_bytes = 4;  // gradient slots and weights that units read
   std::int64_t accumulator_element_bytes = 4;
   std::int64_t state_bytes_per_element = 12;  // master, first and second moment

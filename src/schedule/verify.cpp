@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "schedule/place.h"
-#include "schedule/rank_classes.h"
 #include "schedule/verify_parts.h"
 
 namespace trireme::schedule {
@@ -164,10 +163,8 @@ void check_structure(Inspection& inspection) {
   check_instructions(inspection);
 }
 
-namespace {
-
-std::vector<Finding> verify_ranks(const ChainSpec& chain, const Options& options, std::span<const int> ranks,
-                                  std::span<const Program> programs, std::int64_t budget_bytes) {
+std::vector<Finding> verify_some(const ChainSpec& chain, const Options& options, std::span<const int> ranks,
+                                 std::span<const Program> programs, std::int64_t budget_bytes) {
   if (programs.size() != ranks.size()) {
     return {{0, -1, std::to_string(programs.size()) + " programs for " + std::to_string(ranks.size()) + " ranks"}};
   }
@@ -186,18 +183,11 @@ std::vector<Finding> verify_ranks(const ChainSpec& chain, const Options& options
   return findings;
 }
 
-}  // namespace
-
 std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std::span<const Program> programs,
                             std::int64_t budget_bytes) {
   std::vector<int> ranks(static_cast<std::size_t>(options.world_size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  return verify_ranks(chain, options, ranks, programs, budget_bytes);
-}
-
-std::vector<Finding> verify_representatives(const ChainSpec& chain, const Options& options,
-                                            std::span<const Program> programs, std::int64_t budget_bytes) {
-  return verify_ranks(chain, options, representative_ranks(options), programs, budget_bytes);
+  return verify_some(chain, options, ranks, programs, budget_bytes);
 }
 
 }  // namespace trireme::schedule

@@ -22,8 +22,9 @@ struct Finding {
 std::vector<Finding> verify(const ChainSpec& chain, const Options& options, std::span<const Program> programs,
                             std::int64_t budget_bytes = 0);
 
-// The same of representative_ranks(options), whose programs these are, in that order: all ranks hold when they do.
-std::vector<Finding> verify_representatives(const ChainSpec& chain, const Options& options,
-                                            std::span<const Program> programs, std::int64_t budget_bytes = 0);
+// The same of some ranks, whose programs these are, in that order; rank 0 comes first. All ranks hold when
+// representative_ranks(options) are among them.
+std::vector<Finding> verify_some(const ChainSpec& chain, const Options& options, std::span<const int> ranks,
+                                 std::span<const Program> programs, std::int64_t budget_bytes = 0);
 
 }  // namespace trireme::schedule

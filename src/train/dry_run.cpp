@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "models/model.h"
 #include "train/data_sets.h"
 #include "train/memory_budget.h"
@@ -11,10 +13,6 @@
 namespace trireme::train {
 
 namespace {
-
-std::string mebibytes(std::int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
-}
 
 // Where the weights will come from. Opens and checks a folder's, unless a checkpoint will be resumed from.
 std::string describe_weights(const config::Plan& plan, const ModelSource* source, const Chain& chain) {
@@ -33,6 +31,7 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
 
 std::string describe_run(const config::Plan& given, int world_size) {
   config::Plan plan = given;
+  kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);
   open_evaluation_data(plan, dataset);
@@ -72,6 +71,11 @@ std::string describe_run(const config::Plan& given, int world_size) {
     total += bytes;
   }
   text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(total));
+  if (step.updates_slices()) {
+    std::int64_t largest = 0;
+    for (const StorageGroup& group : step.groups) largest = std::max(largest, group.numel * 4);
+    text += fmt::format("  {:<28}{:>12}\n", "besides, while saving", mebibytes(largest));
+  }
   return text;
 }
 

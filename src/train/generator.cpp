@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <list>
 #include <numeric>
 #include <optional>
@@ -112,6 +113,9 @@ class Generator::Run {
       std::int64_t together, const OnText& on_text)
       : text_(text), chain_(text.model.chain), options_(options), on_text_(on_text) {
     for (const std::string& prompt : prompts) begin(waiting_.emplace_back(waiting_.size(), *text_.tokenizer), prompt);
+    for (std::int32_t id = 0; id < text.tokenizer->vocabulary(); ++id) {
+      if (!text.tokenizer->has(id)) holes_.push_back(id);
+    }
     // Rows of one batch are on one side of a border.
     together_ = chain_.position_borders.empty() ? std::max<std::int64_t>(together, 1) : 1;
     for (const Sequence& sequence : waiting_) capacity_ = std::max(capacity_, tokens_of(sequence));
@@ -211,8 +215,9 @@ class Generator::Run {
     for (std::size_t b = 0; b < rows.size(); ++b) take(*rows[b], std::span(logits).subspan(b * vocabulary, vocabulary));
   }
 
-  void take(Sequence& sequence, std::span<const float> logits) const {
+  void take(Sequence& sequence, std::span<float> logits) const {
     const auto known = logits.first(static_cast<std::size_t>(text_.tokenizer->vocabulary()));
+    for (const std::int32_t hole : holes_) known[hole] = -std::numeric_limits<float>::infinity();
     const std::uint64_t draw =
         (static_cast<std::uint64_t>(sequence.prompt) << 40U) + static_cast<std::uint64_t>(sequence.written);
     const std::int32_t id = sample_token(known, options_, random_uniform(options_.seed, draws_, draw));
@@ -223,7 +228,7 @@ class Generator::Run {
       piece = sequence.stream.push(id);
       ++sequence.written;
     }
-    const bool last = ends || sequence.written == options_.max_tokens;
+    const bool last = ends || sequence.written >= options_.max_tokens;
     if (last) {
       piece += sequence.stream.finish();
       sequence.cache.reset();
@@ -236,6 +241,7 @@ class Generator::Run {
   const SamplingOptions& options_;
   const OnText& on_text_;
   const std::uint64_t draws_ = stream_id("generate");
+  std::vector<std::int32_t> holes_;  // ids of no token
   std::list<Sequence> waiting_;
   std::int64_t together_ = 1, prefill_ = 1, capacity_ = 1;
   engine::Memory memory_;

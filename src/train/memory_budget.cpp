@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "base/error.h"
 
@@ -13,55 +15,78 @@ namespace {
 using config::Recompute;
 using config::Strategy;
 
-// What may be changed without changing the bits of a run that reduces at each micro-batch, and what it adds to a step,
-// coarsely: a gather after it (1), a share of the forward again (2), gathers beside forward and backward (3), the whole
-// forward again (4).
-struct Level {
-  const char* key;
-  const char* value;
+// What may be changed without changing the bits of a run that reduces at each micro-batch, from less to more sharding,
+// and what it adds to a step, coarsely: a gather after it (1), gathers beside forward and backward (3).
+struct StrategyLevel {
+  Strategy strategy;
+  const char* name;
   int cost;
 };
-struct StrategyLevel : Level {
-  Strategy strategy;
-};
-struct RecomputeLevel : Level {
-  Recompute recompute;
-};
-constexpr StrategyLevel kStrategies[] = {{{"distributed.strategy", "ddp", 0}, Strategy::ddp},
-                                         {{"distributed.strategy", "zero1", 1}, Strategy::zero1},
-                                         {{"distributed.strategy", "zero2", 1}, Strategy::zero2},
-                                         {{"distributed.strategy", "full_shard", 3}, Strategy::full_shard}};
-constexpr RecomputeLevel kRecomputes[] = {{{"training.gradient_checkpointing", "none", 0}, Recompute::none},
-                                          {{"training.gradient_checkpointing", "selective", 2}, Recompute::selective},
-                                          {{"training.gradient_checkpointing", "full", 4}, Recompute::full}};
+constexpr StrategyLevel kStrategies[] = {
+    {Strategy::zero1, "zero1", 1}, {Strategy::zero2, "zero2", 1}, {Strategy::full_shard, "full_shard", 3}};
+
+// How many of these the plan's own strategy shards as much as.
+int level_of(Strategy strategy) {
+  switch (strategy) {
+    case Strategy::ddp:
+    case Strategy::no_shard: return 0;
+    case Strategy::zero1: return 1;
+    case Strategy::zero2:
+    case Strategy::shard_grad_op: return 2;
+    case Strategy::zero3:
+    case Strategy::full_shard:
+    case Strategy::hybrid_shard: return 3;
+  }
+  return 3;
+}
 
 struct Candidate {
   config::Plan plan;
-  std::string words;
+  std::vector<std::string> changes;
   int cost = 0;
 };
 
-// From the cheapest on. Only steps up from what the plan says; where it says replicas, its strategy stays.
+std::vector<Candidate> with_more_sharding(const config::Plan& plan, int world_size) {
+  std::vector<Candidate> candidates{{.plan = plan, .changes = {}, .cost = 0}};
+  // Where the plan says replicas, its strategy stays.
+  if (world_size == 1 || plan.distributed.dp_replicate || plan.distributed.dp_shard) return candidates;
+  for (int level = level_of(plan.distributed.strategy); level < static_cast<int>(std::size(kStrategies)); ++level) {
+    const StrategyLevel& more = kStrategies[level];
+    Candidate& candidate = candidates.emplace_back(
+        Candidate{.plan = plan, .changes = {std::string("distributed.strategy=") + more.name}, .cost = more.cost});
+    candidate.plan.distributed.strategy = more.strategy;
+  }
+  return candidates;
+}
+
+// A share of the forward again (2), or all of it (4).
+std::vector<Candidate> with_more_recomputing(const Candidate& candidate) {
+  std::vector<Candidate> candidates{candidate};
+  const config::TrainingPlan& training = candidate.plan.training;
+  const auto add = [&](Recompute mode, std::vector<std::string> changes, int cost) {
+    Candidate& more = candidates.emplace_back(candidate);
+    more.plan.training.gradient_checkpointing = mode;
+    more.plan.training.recompute_every = 1;
+    more.changes.insert(more.changes.end(), changes.begin(), changes.end());
+    more.cost += cost;
+  };
+  const bool some_only = training.recompute_every > 1;
+  std::vector<std::string> full;
+  if (training.gradient_checkpointing == Recompute::none) {
+    add(Recompute::selective, {"training.gradient_checkpointing=selective"}, 2);
+  }
+  if (training.gradient_checkpointing != Recompute::full) full.emplace_back("training.gradient_checkpointing=full");
+  if (some_only) full.emplace_back("training.recompute_every=1");
+  if (!full.empty()) add(Recompute::full, full, 4);
+  return candidates;
+}
+
+// From the cheapest on.
 std::vector<Candidate> candidates_of(const config::Plan& plan, int world_size) {
-  const bool fixed = world_size == 1 || plan.distributed.dp_replicate || plan.distributed.dp_shard;
   std::vector<Candidate> candidates;
-  for (const StrategyLevel& strategy : kStrategies) {
-    const bool same_strategy = strategy.strategy == plan.distributed.strategy;
-    if (!same_strategy && (fixed || strategy.strategy < plan.distributed.strategy)) continue;
-    for (const RecomputeLevel& recompute : kRecomputes) {
-      if (recompute.recompute < plan.training.gradient_checkpointing) continue;
-      const bool same_recompute = recompute.recompute == plan.training.gradient_checkpointing;
-      if (same_strategy && same_recompute) continue;
-      Candidate& candidate = candidates.emplace_back(Candidate{.plan = plan, .words = {}, .cost = 0});
-      const auto change = [&](const Level& level) {
-        candidate.words += fmt::format("{}{}={}", candidate.words.empty() ? "" : " ", level.key, level.value);
-        candidate.cost += level.cost;
-      };
-      if (!same_strategy) change(strategy);
-      if (!same_recompute) change(recompute);
-      candidate.plan.distributed.strategy = strategy.strategy;
-      candidate.plan.training.gradient_checkpointing = recompute.recompute;
-      candidate.plan.training.recompute_every = 1;
+  for (const Candidate& sharded : with_more_sharding(plan, world_size)) {
+    for (const Candidate& candidate : with_more_recomputing(sharded)) {
+      if (!candidate.changes.empty()) candidates.push_back(candidate);
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -69,14 +94,14 @@ std::vector<Candidate> candidates_of(const config::Plan& plan, int world_size) {
   return candidates;
 }
 
+}  // namespace
+
 std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-}  // namespace
-
 std::int64_t planned_bytes(const engine::StepPlan& step) {
-  return step.program.persistent_bytes + step.program.arena_bytes;
+  return step.program.persistent_bytes + step.arena_bytes;
 }
 
 void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan) {
@@ -88,7 +113,7 @@ void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t 
     const std::int64_t needed = of_plan(candidate.plan);
     least = std::min(least, needed);
     if (needed > budget) continue;
-    remedy = fmt::format("{} needs {}", candidate.words, mebibytes(needed));
+    remedy = fmt::format("{} needs {}", fmt::join(candidate.changes, " "), mebibytes(needed));
     break;
   }
   if (remedy.empty()) {

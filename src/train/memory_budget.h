@@ -2,11 +2,14 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "config/plan.h"
 #include "engine/engine.h"
 
 namespace trireme::train {
+
+std::string mebibytes(std::int64_t bytes);  // "12.3 MiB"
 
 // What a rank takes for weights, optimizer, gradients, activations and workspace.
 std::int64_t planned_bytes(const engine::StepPlan& step);

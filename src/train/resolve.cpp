@@ -149,23 +149,24 @@ int replicas_of(const Plan& plan, int world_size) {
                 "is hybrid_shard, but neither dp_shard nor dp_replicate says how many ranks share a set of slices",
                 "set distributed.dp_shard, for instance to the ranks of a machine");
   }
-  const bool shards = sharding_of(d.strategy).optimizer;
-  const std::int64_t alone = shards ? 1 : world_size;
-  const std::int64_t replicate = d.dp_replicate ? *d.dp_replicate
-                                 : d.dp_shard   ? std::max<std::int64_t>(world_size / *d.dp_shard, 1)
-                                                : alone;
-  const std::int64_t shard = d.dp_shard.value_or(std::max<std::int64_t>(world_size / replicate, 1));
-  if (replicate * shard != world_size) {
-    throw Error(2211, place_of(plan, d.dp_shard ? "distributed.dp_shard" : "distributed.dp_replicate"),
-                "dp_replicate " + std::to_string(replicate) + " x dp_shard " + std::to_string(shard) + " = " +
-                    std::to_string(replicate * shard) + ", but there are " + std::to_string(world_size) + " ranks",
-                "set one of them to a divisor of the number of ranks and leave the other out");
+  const std::string place = place_of(plan, d.dp_shard ? "distributed.dp_shard" : "distributed.dp_replicate");
+  if (!sharding_of(d.strategy).optimizer) {
+    // One set a rank, whatever else is said.
+    if (d.dp_shard.value_or(1) == 1 && d.dp_replicate.value_or(world_size) == world_size) return world_size;
+    throw Error(2211, place, "is given, but this strategy shards nothing",
+                "choose distributed.strategy zero1, zero2, full_shard or hybrid_shard, or leave it out");
   }
-  if (!shards && shard > 1) {
-    throw Error(2211, place_of(plan, "distributed.dp_shard"),
-                "is " + std::to_string(shard) + ", but strategy ddp shards nothing",
-                "choose distributed.strategy zero1, zero2, full_shard or hybrid_shard, or leave dp_shard out");
+  const std::int64_t given = d.dp_replicate.value_or(1) * d.dp_shard.value_or(1);
+  const bool both = d.dp_replicate && d.dp_shard;
+  if (world_size % given != 0 || (both && given != world_size)) {
+    const std::string product =
+        both ? std::to_string(*d.dp_replicate) + " x dp_shard " + std::to_string(*d.dp_shard) + " = " : "";
+    throw Error(2211, place,
+                (both ? "dp_replicate " + product : "is ") + std::to_string(given) + ", but there are " +
+                    std::to_string(world_size) + " ranks",
+                "set one of dp_replicate and dp_shard to a divisor of the number of ranks and leave the other out");
   }
+  const std::int64_t replicate = d.dp_replicate ? *d.dp_replicate : d.dp_shard ? world_size / *d.dp_shard : 1;
   return static_cast<int>(replicate);
 }
 
@@ -204,6 +205,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                 .gradient_slots = plan.distributed.gradient_slots,
                 .recompute_every =
                     plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
+                .measures = plan.monitor.wall_clock_breakdown,
                 .gradient_clipping = plan.training.gradient_clipping,
                 .beta1 = plan.training.adam_beta1,
                 .beta2 = plan.training.adam_beta2,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace trireme::train {
 
 StateReader::StateReader(engine::Engine& engine, const Chain& chain) : engine_(engine), chain_(chain) {
@@ -39,6 +41,7 @@ void StateReader::next() {
 
 std::span<const std::byte> StateReader::read(std::size_t turn, int parameter, const LogicalTensor& tensor) {
   while (next_ <= turn) next();
+  TRIREME_CHECK(next_ == turn + 1, "the state is read in order");
   const std::int64_t columns = chain_.parameters[parameter].columns;
   const Box& box = tensor.box;
   const std::int64_t first = engine_.state().place(parameter).offset + box.row_begin * columns + box.column_begin;

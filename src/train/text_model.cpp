@@ -18,12 +18,21 @@ void add_end(std::vector<std::int32_t>& ends, std::int32_t id) {
   if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
 }
 
+void check_vocabulary(const std::string& place, const data::Tokenizer& tokenizer, const Chain& chain) {
+  if (tokenizer.vocabulary() <= chain.vocabulary) return;
+  throw Error(2240, place,
+              "its tokenizer has " + std::to_string(tokenizer.vocabulary()) + " ids, and its model only " +
+                  std::to_string(chain.vocabulary),
+              "use the tokenizer that belongs to the model");
+}
+
 TextModel from_folder(const std::string& name) {
   const fs::path folder = checkpoint::find_model_folder(name);
   Chain chain = make_chain(checkpoint::read_model_config(folder).model, DType::f32);
   const checkpoint::ModelWeights weights(folder, chain.parameters);
   TextModel text;
   text.tokenizer = data::load_tokenizer(folder.string());
+  check_vocabulary(name, *text.tokenizer, chain);
   const data::SpecialTokens& special = text.tokenizer->special();
   text.before = special.before;
   text.ends = checkpoint::read_end_tokens(folder);
@@ -54,11 +63,11 @@ TextModel from_checkpoint(const FoundCheckpoint& found) {
   } else if (plan.data.add_bos_token) {
     text.before = text.tokenizer->special().before;
   }
-  text.model = load_forward_model(
-      make_chain(model_of_checkpoint(found, manifest, text.tokenizer->vocabulary()), DType::f32),
-      [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
-        reader.read(tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), out, stride);
-      });
+  Chain chain = make_chain(model_of_checkpoint(found, manifest, text.tokenizer->vocabulary()), DType::f32);
+  check_vocabulary(found.folder.string(), *text.tokenizer, chain);
+  text.model = load_forward_model(std::move(chain), [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
+    reader.read(tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), out, stride);
+  });
   return text;
 }
 
@@ -83,14 +92,7 @@ ForwardModel load_forward_model(Chain chain, const ReadTensor& read) {
 }
 
 TextModel load_text_model(const std::string& where) {
-  TextModel text = is_model_folder(where) ? from_folder(where) : from_checkpoint(find_checkpoint(where));
-  const std::int64_t ids = text.tokenizer->vocabulary(), rows = text.model.chain.vocabulary;
-  if (ids > rows) {
-    throw Error(2240, where,
-                "its tokenizer has " + std::to_string(ids) + " ids, and its model only " + std::to_string(rows),
-                "use the tokenizer that belongs to the model");
-  }
-  return text;
+  return is_model_folder(where) ? from_folder(where) : from_checkpoint(find_checkpoint(where));
 }
 
 }  // namespace trireme::train

@@ -23,6 +23,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::vector<std::pair<std::string, double>> breakdown_of(const engine::StepReport& report) {
+  if (!report.seconds) return {};
+  const engine::StepReport::Seconds& s = *report.seconds;
+  return {{"forward", 1e3 * s.forward}, {"recompute", 1e3 * s.recompute}, {"backward", 1e3 * s.backward},
+          {"step", 1e3 * s.step},       {"gather", 1e3 * s.gather},       {"reduce", 1e3 * s.reduce},
+          {"waiting", 1e3 * s.waiting}};
+}
+
 std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
   if (reader == nullptr) return std::nullopt;
   return ResumeFacts{reader->manifest().num_micro_batches, reader->manifest().micro_batch_size};
@@ -210,7 +218,8 @@ monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double 
           .data_wait_seconds = loader_->last_wait_seconds(),
           .tokens = position_ * static_cast<std::uint64_t>(plan_.data.sequence_length),
           .memory_bytes = monitor::resident_bytes(),
-          .seconds_left = seconds_per_step_ * static_cast<double>(run_.total_steps - step_)};
+          .seconds_left = seconds_per_step_ * static_cast<double>(run_.total_steps - step_),
+          .breakdown_ms = breakdown_of(report)};
 }
 
 void Trainer::emit(const nlohmann::json& event) {

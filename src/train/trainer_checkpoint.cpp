@@ -137,43 +137,55 @@ checkpoint::Manifest Trainer::manifest() const {
   return manifest;
 }
 
+namespace {
+
+// A peer that is gone, or a job that is broken off, is no matter of the checkpoint.
+bool is_of_peers(const Error& error) {
+  return error.code() == 1101 || error.code() == 1102;
+}
+
+}  // namespace
+
+// Where ranks hold slices, all hand them over, and none goes on before it knows whether the checkpoint is there.
 void Trainer::save() {
   if (saved_step_ == step_) return;
   StateReader state(*engine_, chain_);
-  if (!engine_->plan().updates_slices()) {
-    if (is_first_rank()) write_checkpoint(state);
-  } else {
-    // All ranks hand over their slices, and none goes on before it knows whether the checkpoint is there.
-    std::string failure;
-    if (is_first_rank()) {
-      try {
-        write_checkpoint(state);
-      } catch (const Error& error) {
-        failure = error.what();
-        state.read_the_rest();
-        broadcast_text(comm_, failure);
-        throw;
-      }
-    } else {
-      state.read_the_rest();
+  std::optional<Error> failure;
+  if (is_first_rank()) {
+    try {
+      write_checkpoint(state);
+    } catch (const Error& error) {
+      if (is_of_peers(error)) throw;
+      failure = error;
+    } catch (const std::exception& error) {
+      failure = Error(5012, checkpoints().string(), std::string("cannot save: ") + error.what());
     }
-    failure = broadcast_text(comm_, failure);
-    if (!failure.empty()) throw Error(5012, "rank 0", "could not save: " + failure);
   }
+  if (engine_->plan().updates_slices()) {
+    state.read_the_rest();
+    const std::string told = broadcast_text(comm_, failure ? failure->what() : "");
+    if (!failure && !told.empty()) failure = Error(5012, "rank 0", "could not save: " + told);
+  }
+  if (failure) throw *failure;
   saved_step_ = step_;
 }
 
 void Trainer::write_checkpoint(StateReader& state) {
   const auto folder = checkpoint::save(checkpoints(), manifest(), state.tensors());
-  checkpoint::retain(checkpoints(), plan_.checkpoint.keep, resumed_step_);
   log::info(fmt::format("checkpoint of step {} saved in {}", step_, folder.string()));
   emit({{"event", "save"}, {"step", step_}, {"folder", folder.string()}});
+  try {
+    checkpoint::retain(checkpoints(), plan_.checkpoint.keep, resumed_step_);
+  } catch (const std::exception& error) {
+    log::warn(std::string("old checkpoints stay: ") + error.what());
+  }
 }
 
 void Trainer::save_or_go_on() {
   try {
     save();
   } catch (const Error& error) {
+    if (is_of_peers(error)) throw;
     // A full disk in mid-run costs a checkpoint, not the run: nothing half-written is left, the next interval tries
     // again.
     log::error(std::string("no checkpoint at step ") + std::to_string(step_) + ", training goes on: " + error.what());

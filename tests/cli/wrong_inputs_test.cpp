@@ -107,8 +107,10 @@ TEST(WrongInputs, OfTheConfiguration) {
   expect_error(c, train(c, {"training.max_steps=-3"}), {2, {"training.max_steps", "-3"}});
   expect_error(c, train(c, {"training.max_steps=3", "training.max_steps=4"}), {2, {"training.max_steps"}});
   expect_error(c, train(c, {"distributed.strategy=hybrid_shard"}), {2, {"hybrid_shard", "dp_shard"}});
-  expect_error(c, train(c, {"distributed.strategy=zero3", "distributed.dp_shard=3"}), {2, {"dp_shard 3", "1 ranks"}});
-  expect_error(c, train(c, {"distributed.dp_shard=2", "distributed.dp_replicate=2"}), {2, {"2 x dp_shard 2 = 4"}});
+  expect_error(c, train(c, {"distributed.strategy=zero3", "distributed.dp_shard=3"}), {2, {"dp_shard", "1 ranks"}});
+  expect_error(c, train(c, {"distributed.strategy=zero2", "distributed.dp_shard=2", "distributed.dp_replicate=2"}),
+               {2, {"2 x dp_shard 2 = 4"}});
+  expect_error(c, train(c, {"distributed.dp_replicate=2"}), {2, {"dp_replicate", "shards nothing"}});
   expect_error(c, train(c, {"distributed.tp=2"}), {2, {"distributed.tp", "not yet"}});
   expect_error(c, train(c, {"training.mixed_precision=fp16"}), {2, {"fp16", "not yet"}});
   expect_error(c, train(c, {"training.micro_batch_size=3"}), {2, {"micro_batch_size", "3", "global_batch_size"}});

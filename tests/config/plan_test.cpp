@@ -222,6 +222,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"model.hidden_dropout", "0.1"},
                                                                        {"distributed.strategy", "zero1"},
                                                                        {"distributed.dp_replicate", "2"},
+                                                                       {"distributed.dp_shard", "2"},
                                                                        {"model.initializer_range", "0.01"},
                                                                        {"model.tie_word_embeddings", "no"},
                                                                        {"data.sequence_length", "512"},

@@ -57,8 +57,7 @@ TEST(Verify, NamesTheFirstCollectiveThatDiffers) {
       }
     }
   }
-  EXPECT_EQ(lowered.finding(),
-            "rank 1: all_reduce block1 meets rank 0's all_reduce head or differs from it in size");
+  EXPECT_EQ(lowered.finding(), "rank 1: all_reduce block1 meets rank 0's all_reduce head or differs from it in size");
 }
 
 TEST(Verify, SaysWhatWouldBeReadInstead) {
