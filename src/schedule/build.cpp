@@ -3,71 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "layout/mesh.h"
+#include "schedule/build_check.h"
 
 namespace trireme::schedule {
 namespace {
 
 constexpr std::int64_t kScalarBytes = 16;  // (sum, weight), (norm, clip factor), or a count and room
-
-// Whether ranks update slices: of all trainable groups or of none.
-bool is_sharded(const ChainSpec& chain) {
-  return std::any_of(chain.groups.begin(), chain.groups.end(),
-                     [](const GroupSpec& group) { return group.shards_optimizer; });
-}
-
-void check_sharding(const GroupSpec& spec, const Options& options, bool is_sharded) {
-  const bool any = spec.shards_parameters || spec.shards_gradients || spec.shards_optimizer;
-  TRIREME_CHECK(!any || options.shard_ranks() > 1, spec.name + ": sharded among one rank");
-  TRIREME_CHECK(!spec.trainable || spec.shards_gradients || !spec.shards_parameters,
-                spec.name + ": sharded parameters with whole gradients");
-  TRIREME_CHECK(spec.shards_optimizer || !spec.shards_gradients, spec.name + ": sharded gradients, whole optimizer");
-  TRIREME_CHECK(spec.shards_optimizer == (spec.trainable && is_sharded), spec.name + ": unlike the other groups");
-  TRIREME_CHECK(options.replicas == 1 || is_sharded || !spec.trainable, spec.name + ": replicas of what is whole");
-}
-
-void check_groups(const ChainSpec& chain, const Options& options) {
-  std::vector<int> contributions(chain.groups.size(), 0);
-  TRIREME_CHECK(!chain.units.back().recompute, "the head has no forward of its own to run again");
-  for (const UnitSpec& unit : chain.units) {
-    for (const int group : unit.reads) {
-      TRIREME_CHECK(group >= 0 && group < static_cast<int>(chain.groups.size()), unit.name + ": no such group");
-    }
-    for (std::size_t i = 0; i < unit.gradients.size(); ++i) {
-      const int group = unit.gradients[i];
-      TRIREME_CHECK(group >= 0 && group < static_cast<int>(chain.groups.size()), unit.name + ": no such group");
-      TRIREME_CHECK(chain.groups[group].trainable,
-                    unit.name + ": gradient for frozen group " + chain.groups[group].name);
-      const auto begin = unit.gradients.begin();
-      TRIREME_CHECK(std::find(begin, begin + i, group) == begin + i, unit.name + ": a group is listed twice");
-      ++contributions[group];
-    }
-  }
-  for (std::size_t group = 0; group < chain.groups.size(); ++group) {
-    const GroupSpec& spec = chain.groups[group];
-    TRIREME_CHECK(spec.numel > 0 && spec.numel % (options.shard_ranks() * std::int64_t{256}) == 0,
-                  spec.name + ": " + std::to_string(spec.numel) + " elements do not make equal, aligned slices");
-    check_sharding(spec, options, is_sharded(chain));
-    TRIREME_CHECK(!spec.trainable || contributions[group] > 0, spec.name + ": no unit gives its gradient");
-  }
-}
-
-void check_arguments(const ChainSpec& chain, const Options& options, int rank) {
-  TRIREME_CHECK(options.world_size >= 1 && rank >= 0 && rank < options.world_size, "rank " + std::to_string(rank));
-  if (options.world_size > options.num_micro_batches) {
-    throw Error(2210, "schedule",
-                std::to_string(options.world_size) + " data ranks for " + std::to_string(options.num_micro_batches) +
-                    " micro-batches a step: some ranks would have no work",
-                "start at most as many ranks as global_batch_size / micro_batch_size");
-  }
-  TRIREME_CHECK(!chain.units.empty(), "a chain has at least a head");
-  TRIREME_CHECK(options.gradient_slots >= 1, "gradient_slots is " + std::to_string(options.gradient_slots));
-  TRIREME_CHECK(options.gather_ahead >= 0, "gather_ahead is " + std::to_string(options.gather_ahead));
-  TRIREME_CHECK(options.replicas >= 1 && options.world_size % options.replicas == 0,
-                std::to_string(options.replicas) + " replicas of " + std::to_string(options.world_size) + " ranks");
-  check_groups(chain, options);
-}
 
 // A unit at work in one round: forward, loss or backward. The same on all ranks, also on one without a micro-batch.
 struct Visit {

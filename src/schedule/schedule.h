@@ -76,26 +76,24 @@ struct Buffer {
 // The buffers of an instruction, in this order; a buffer of no bytes does not exist and is left out, so look them up
 // with find(), by list, kind and (where there may be several of a kind) group.
 // Weights of a group: weights where parameters are whole, gathered where they are sharded.
-//   forward     reads weights of UnitSpec::reads, activation (input: unit - 1's)
-//               writes activation (output: its own), saved (unless recomputed), workspace
+// clang-format off
+//   forward     reads weights of UnitSpec::reads, activation (input: unit - 1's); writes activation (output: its own),
+//               saved (unless recomputed), workspace
 //   recompute   reads weights, activation (input); writes saved, recomputed_output, workspace
-//   loss        reads weights, activation (input), token_count, the slots it adds to
-//               writes boundary_gradient (of its input: unit - 1's), slots of UnitSpec::gradients, workspace, losses
-//               (m)
-//   backward    reads weights, activation (input, if backward_reads_input), saved, boundary_gradient (of its output:
-//   its
-//               own), the slots it adds to; writes boundary_gradient (of its input: unit - 1's), slots, workspace
+//   loss        reads weights, activation (input), token_count, the slots it adds to; writes boundary_gradient (of its
+//               input: unit - 1's), slots of UnitSpec::gradients, workspace, losses of m
+//   backward    reads weights, activation (input, if backward_reads_input), saved, boundary_gradient (of its output),
+//               the slots it adds to; writes boundary_gradient (of its input), slots, workspace
 //   accumulate  reads gradient_slot, accumulator (unless first); writes accumulator
-//   reduce      reads gradient_slot (reduce_scatter, on ranks below participants), accumulator (unless first); writes
-//               accumulator
+//   reduce      reads gradient_slot (reduce_scatter, on participants), accumulator (unless first); writes accumulator
 //   count       writes token_count
 //   gather      sharded parameters: reads weight_slice, writes gathered; whole ones: reads and writes weights
 //   release     writes gathered: nothing that may be read
 //   norm        reads the accumulators of all trainable groups, in order; writes gradient_norm
 //   report      reads losses (this rank's micro-batches), gradient_norm; writes losses (the table), gradient_norm
-//   step        reads accumulator, gradient_norm, state, and, where it does not overwrite all of it
-//   (weights_are_master,
-//               or a slice of whole weights), weights or weight_slice; writes state, and weights or weight_slice
+//   step        reads accumulator, gradient_norm, state, and weights or weight_slice where it does not overwrite all of
+//               them (masters, or a slice of whole weights); writes state, and weights or weight_slice
+// clang-format on
 // The first unit has no input, so there is no boundary before it; the head has no output.
 struct Instruction {
   Op op = Op::forward;
@@ -109,11 +107,10 @@ struct Instruction {
                          // in a reduce_scatter of a ragged last round (all take part in every collective)
   bool first = false;    // accumulate, reduce: the accumulator (slice) is overwritten, not added to
   std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, add into the slot instead of overwriting
-  std::int64_t element_count =
-      0;                    // equal on all ranks; gather, reduce: elements of the whole group; count: 1; report: M
-  std::vector<int> reads;   // buffers; written before, not released
-  std::vector<int> writes;  // buffers; a buffer in both lists is updated in place
-  std::vector<int> waits;   // set by lower(): earlier instructions, of other lanes, that must have completed
+  std::int64_t element_count = 0;  // equal on all ranks; gather, reduce: of the whole group; count: 1; report: M
+  std::vector<int> reads;          // buffers; written before, not released
+  std::vector<int> writes;         // buffers; a buffer in both lists is updated in place
+  std::vector<int> waits;          // set by lower(): earlier instructions, of other lanes, that must have completed
 };
 
 // One rank's step, closed and drained: it starts with everything at rest and ends so.
