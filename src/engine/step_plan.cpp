@@ -37,6 +37,10 @@ schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<Storage
     out.forward_workspace_bytes = head ? 0 : forward.workspace_bytes;
     out.backward_workspace_bytes = backward.workspace_bytes;
     out.backward_reads_input = backward.reads_input && u > 0;
+    out.forward_flops = forward.flops;
+    out.backward_flops = backward.flops;
+    out.forward_bytes_moved = forward.bytes_moved;
+    out.backward_bytes_moved = backward.bytes_moved;
     if (out.saved_bytes > 0) out.recompute = recompute_every > 0 && keeping++ % recompute_every == 0;
     spec.units.push_back(std::move(out));
   }

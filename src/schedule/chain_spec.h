@@ -36,6 +36,10 @@ struct UnitSpec {
   std::int64_t backward_workspace_bytes = 0;  // LOSS uses this one
   bool backward_reads_input = true;           // whether backward reads the boundary that forward read
   bool recompute = false;                     // forward keeps nothing; it runs again before backward. Not the head
+  // What each phase costs, for simulate.h: floating-point operations (multiply and add count two) and bytes between
+  // processor and memory. LOSS takes backward's, RECOMPUTE forward's.
+  double forward_flops = 0, backward_flops = 0;
+  double forward_bytes_moved = 0, backward_bytes_moved = 0;
 };
 
 struct ChainSpec {

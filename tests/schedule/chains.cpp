@@ -84,6 +84,12 @@ Case make_random_case(std::uint64_t seed) {
     spec.recompute = !head && dice.chance(30);
     chain.units.push_back(spec);
   }
+  for (UnitSpec& unit : chain.units) {
+    for (double* cost :
+         {&unit.forward_flops, &unit.backward_flops, &unit.forward_bytes_moved, &unit.backward_bytes_moved}) {
+      *cost = 1000.0 * dice.below(1000);
+    }
+  }
   return random;
 }
 

@@ -1,0 +1,26 @@
+// How fast one rank's processor and network are: what turns a schedule's operations and bytes into seconds.
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace trireme::schedule {
+
+// All per rank, with its compute threads together. The defaults are orders of magnitude of a few processor cores on a
+// local network, measured nowhere: whatever is computed from them must say so (words()).
+struct Rates {
+  double flops_per_s = 5e10;            // of the units; multiply and add count two
+  double bytes_moved_per_s = 1e10;      // between processor and memory: units, ACCUMULATE, NORM
+  double optimizer_bytes_per_s = 5e9;   // the same of STEP
+  double collective_latency_s = 5e-5;   // until the first bytes of a collective's phase are there
+  double collective_bytes_per_s = 1e9;  // that a rank sends, and receives at the same time; additions included
+  std::string source;                   // where they were measured; empty: nowhere
+  // "rates of FILE (machine)" or "uncalibrated: ...".
+  std::string words() const;
+};
+
+// A JSON object with the five numbers of Rates under their names, each from 1 to 1e18 (the latency: 0 to 3600), and
+// optionally "machine", a text. Throws Error TR2290 for what is no such object: a number that is missing or out of
+// range, or any other key; TR2290 or TR3010 where the file cannot be read.
+Rates read_rates(const std::filesystem::path& file);
+
+}  // namespace trireme::schedule
