@@ -19,11 +19,11 @@ struct Command {
 constexpr Command kCommands[] = {
     {"launch", "start the ranks of this machine and watch them", trireme::cli::run_launch},
     {"train", "train a model (one rank; `launch` starts several)", trireme::cli::run_train},
+    {"plan", "price and draw a plan before it runs", trireme::cli::run_plan},
     {"generate", "write text with a trained model", trireme::cli::run_generate},
     {"data", "prepare token shards from text; show samples", trireme::cli::run_data},
     {"convert", "Hugging Face folders in and out", trireme::cli::run_convert},
     {"config", "documentation of every configuration key", trireme::cli::run_config},
-    {"plan", "price and draw a plan before it runs", nullptr},
     {"verify", "check a checkpoint", nullptr},
     {"setup", "write configuration files and launch scripts", nullptr},
     {"bench", "measure kernels and training", nullptr},

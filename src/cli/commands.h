@@ -17,6 +17,7 @@ int run_launch(Arguments arguments);    // launch.cpp
 int run_generate(Arguments arguments);  // generate.cpp
 int run_data(Arguments arguments);      // data.cpp: prepare, show
 int run_convert(Arguments arguments);   // convert.cpp
+int run_plan(Arguments arguments);      // plan.cpp
 int run_config(Arguments arguments);    // config.cpp: docs
 
 }  // namespace trireme::cli

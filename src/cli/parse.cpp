@@ -21,4 +21,15 @@ void parse(CLI::App& app, Arguments arguments) {
   }
 }
 
+config::Plan load_plan_of(const std::string& command, std::string file, std::vector<std::string> words) {
+  if (file.empty() && !words.empty() && words.front().find('=') == std::string::npos) {
+    file = words.front();
+    words.erase(words.begin());
+  }
+  if (file.empty()) {
+    throw Error(2002, "command line", "no configuration file", command + " configs/quickstart.yaml [key=value ...]");
+  }
+  return config::load_plan(file, words);
+}
+
 }  // namespace trireme::cli

@@ -42,15 +42,8 @@ TrainCommand parse_train(Arguments arguments) {
   app.add_flag("--use-fsdp,--use_fsdp", use_fsdp, "distributed.strategy=full_shard");
   parse(app, arguments);
 
-  if (config.empty() && !words.empty() && words.front().find('=') == std::string::npos) {
-    config = words.front();
-    words.erase(words.begin());
-  }
-  if (config.empty()) {
-    throw Error(2002, "command line", "no configuration file", "trireme train configs/quickstart.yaml [key=value ...]");
-  }
   if (use_fsdp) words.emplace_back("distributed.strategy=full_shard");
-  command.plan = config::load_plan(config, words);
+  command.plan = load_plan_of(app.get_name(), std::move(config), std::move(words));
   return command;
 }
 
@@ -106,7 +99,7 @@ void check_before_join(const TrainCommand& command, const comm::WorkerEnvironmen
 
 bool check_train(Arguments arguments, int world_size) {
   const TrainCommand command = parse_train(arguments);
-  const std::string description = train::describe_run(command.plan, world_size);
+  const std::string description = train::describe_run(command.plan, world_size).text;
   if (command.dry_run) {
     print(description);
     flush_output();
@@ -119,7 +112,7 @@ int run_train(Arguments arguments) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
   if (command.dry_run) {
     check_environment(command, environment);
-    print(train::describe_run(command.plan, environment.world_size));
+    print(train::describe_run(command.plan, environment.world_size).text);
     flush_output();
     return 0;
   }

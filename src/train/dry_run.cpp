@@ -29,7 +29,7 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
 
 }  // namespace
 
-std::string describe_run(const config::Plan& given, int world_size) {
+RunDescription describe_run(const config::Plan& given, int world_size, int rank) {
   config::Plan plan = given;
   kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
@@ -40,7 +40,7 @@ std::string describe_run(const config::Plan& given, int world_size) {
   if (source) check_tokenizer(*source, dataset, run.notices);
   const Chain chain = make_chain(run.model, run.compute_dtype, run.recompute_wide);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
-  const engine::StepPlan step = engine::plan_step(chain, run.engine, 0);
+  engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
   check_memory_budget(plan, world_size, planned_bytes(step), [&](const config::Plan& changed) {
     const ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
                                       source ? &source->config.model : nullptr);
@@ -62,9 +62,9 @@ std::string describe_run(const config::Plan& given, int world_size) {
                       world_size, world_size == 1 ? "" : "s");
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);
-  text += fmt::format("schedule           {} instructions a step on rank 0; programs of all ranks verified\n",
-                      step.program.instructions.size());
-  text += "memory of rank 0\n";
+  text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
+                      step.program.instructions.size(), rank);
+  text += fmt::format("memory of rank {}\n", rank);
   std::int64_t total = 0;
   for (const auto& [owner, bytes] : step.memory_by_owner) {
     text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
@@ -76,7 +76,7 @@ std::string describe_run(const config::Plan& given, int world_size) {
     for (const StorageGroup& group : step.groups) largest = std::max(largest, group.numel * 4);
     text += fmt::format("  {:<28}{:>12}\n", "besides, while saving", mebibytes(largest));
   }
-  return text;
+  return {std::move(text), std::move(step)};
 }
 
 }  // namespace trireme::train

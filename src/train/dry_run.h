@@ -3,12 +3,18 @@
 #include <string>
 
 #include "config/plan.h"
+#include "engine/engine.h"
 
 namespace trireme::train {
 
+struct RunDescription {
+  std::string
+      text;  // the resolved plan with the origin of each value, parameter count, tokens per step, memory by owner
+  engine::StepPlan step;  // of the rank that was asked for
+};
+
 // Opens the data's manifest, resolves the plan for world_size ranks, builds, lowers and verifies the schedule of every
-// rank. Returns the resolved plan with the origin of each value, parameter count, tokens per step and memory by owner.
-// Throws what a start would throw.
-std::string describe_run(const config::Plan& plan, int world_size);
+// rank. Throws what a start would throw.
+RunDescription describe_run(const config::Plan& plan, int world_size, int rank = 0);
 
 }  // namespace trireme::train

@@ -243,6 +243,27 @@ TEST(WrongInputs, OfTheMemoryBudget) {
   expect_refusal(both, planned(both, {}) - 20000, "distributed.strategy=zero1 needs");
 }
 
+TEST(WrongInputs, OfAPlan) {
+  const Case c;
+  const auto plan = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"plan", (c.path() / "run.yaml").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  expect_error(c, {"plan"}, {2, {"TR2002", "trireme plan"}});
+  expect_error(c, plan({"--ranks", "0"}), {2, {"TR2011", "--ranks", "0"}});
+  expect_error(c, plan({"--ranks", "two"}), {2, {"--ranks", "two"}});
+  expect_error(c, plan({"--ranks", "5"}), {2, {"5 ranks", "4"}});
+  expect_error(c, plan({"--ranks", "2", "--rank", "2"}), {2, {"TR2012", "--rank", "0 to 1"}});
+  expect_error(c, plan({"--rank", "-1"}), {2, {"TR2012", "-1"}});
+  expect_error(c, plan({"training.max_step=3"}), {2, {"max_step"}});
+  expect_error(c, plan({"data.path=" + (c.path() / "nowhere").string()}), {4, {"nowhere"}});
+  expect_error(c, plan({"--schedule", (c.path() / "no/such/trace.json").string()}), {3, {"TR3011", "no/such"}});
+  expect_error(c, plan({"--rates", (c.path() / "absent.json").string()}), {2, {"TR2290", "absent.json"}});
+  c.write(c.path() / "rates.json", "{\"flops_per_s\": -1}");
+  expect_error(c, plan({"--rates", (c.path() / "rates.json").string()}), {2, {"TR2290", "flops_per_s is -1"}});
+}
+
 TEST(WrongInputs, OfPrompts) {
   const Case c;
   ASSERT_EQ(run({TRIREME_BINARY, "train", (c.path() / "run.yaml").string()}).exit_code, 0);

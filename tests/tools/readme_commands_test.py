@@ -33,7 +33,7 @@ def main(source, binary):
     with open(os.path.join(source, "README.md"), encoding="utf-8") as file:
         found = commands(file.read())
     kinds = {re.sub(r"^build/trireme (\w+).*", r"\1", command) for command in found}
-    assert {"data", "launch", "generate", "convert"} <= kinds, f"the section shows only {sorted(kinds)}"
+    assert {"data", "launch", "plan", "generate", "convert"} <= kinds, f"the section shows only {sorted(kinds)}"
     with tempfile.TemporaryDirectory() as folder:
         make_folder(folder, source, binary)
         for command in found:
