@@ -344,6 +344,13 @@ std::vector<Key> run_keys() {
        .field = field<&Plan::monitor, &MonitorPlan::report_to>(),
        .doc = "Receivers beside the console and metrics.jsonl, which always get all; tensorboard: event files in "
               "`OUTPUT_DIR/tensorboard`."},
+      {.name = "monitor.trace_step",
+       .type = Type::integer,
+       .fallback = "0",
+       .range = from(0, kMaxSteps),
+       .field = field<&Plan::monitor, &MonitorPlan::trace_step>(),
+       .doc = "The step of which each rank R writes its timeline, planned and measured, into "
+              "`OUTPUT_DIR/trace-step-N-rank-R.json`, for chrome://tracing and Perfetto; 0: none."},
   };
 }
 

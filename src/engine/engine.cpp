@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -26,12 +25,6 @@ struct Engine::Bound {
 };
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup& group, const Chain& chain) {
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
@@ -146,23 +139,16 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   step_options_ = options;
   report_ = StepReport{};
   own_losses_.assign(batches.size(), 0.0);
-  seconds_.assign(options_.measures ? plan_.program.instructions.size() : 0, 0.0);
-  const Clock::time_point start = Clock::now();
-  executor_->run();
-  if (options_.measures) report_.seconds = sum_of_seconds(seconds_since(start));
+  if (options.record_spans || options_.measures) report_.spans.resize(plan_.program.instructions.size());
+  executor_->run(report_.spans);
+  if (options_.measures) report_.seconds = sum_of_seconds(report_.spans);
   return report_;
 }
 
 void Engine::run(int index) {
   failpoint("engine.instruction", comm_.rank());
   const Instruction& instruction = plan_.program.instructions[index];
-  if (!options_.measures) return dispatch(instruction, bound_[index]);
-  const Clock::time_point start = Clock::now();
-  dispatch(instruction, bound_[index]);
-  seconds_[index] = seconds_since(start);
-}
-
-void Engine::dispatch(const Instruction& instruction, const Bound& bound) {
+  const Bound& bound = bound_[index];
   switch (instruction.op) {
     case Op::count: return run_count();
     case Op::forward:
@@ -179,24 +165,26 @@ void Engine::dispatch(const Instruction& instruction, const Bound& bound) {
   }
 }
 
-StepReport::Seconds Engine::sum_of_seconds(double whole) const {
+StepReport::Seconds Engine::sum_of_seconds(std::span<const schedule::Span> spans) const {
   StepReport::Seconds sum;
-  double computing = 0;
-  for (std::size_t i = 0; i < seconds_.size(); ++i) {
+  double computing = 0, whole = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
     const Instruction& instruction = plan_.program.instructions[i];
-    if (instruction.lane == schedule::Lane::compute) computing += seconds_[i];
+    const double seconds = spans[i].length();
+    whole = std::max(whole, spans[i].end);
+    if (instruction.lane == schedule::Lane::compute) computing += seconds;
     switch (instruction.op) {
-      case Op::forward: sum.forward += seconds_[i]; break;
-      case Op::recompute: sum.recompute += seconds_[i]; break;
+      case Op::forward: sum.forward += seconds; break;
+      case Op::recompute: sum.recompute += seconds; break;
       case Op::loss:
-      case Op::backward: sum.backward += seconds_[i]; break;
+      case Op::backward: sum.backward += seconds; break;
       case Op::norm:
-      case Op::step: sum.step += seconds_[i]; break;
-      case Op::gather: sum.gather += seconds_[i]; break;
+      case Op::step: sum.step += seconds; break;
+      case Op::gather: sum.gather += seconds; break;
       case Op::count:
       case Op::reduce:
       case Op::accumulate:
-      case Op::report: sum.reduce += seconds_[i]; break;
+      case Op::report: sum.reduce += seconds; break;
       case Op::release: break;
     }
   }

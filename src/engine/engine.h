@@ -61,6 +61,7 @@ struct StepOptions {
   double learning_rate = 0;
   std::int64_t step = 1;        // 1, 2, ...: bias correction's t
   bool stop_requested = false;  // by this rank
+  bool record_spans = false;
 };
 
 struct StepReport {
@@ -69,7 +70,8 @@ struct StepReport {
   std::vector<double> micro_batch_losses;  // sums, global order
   double gradient_norm = 0;                // before the clip
   double clip_factor = 1;
-  bool stop_requested = false;  // by any rank
+  bool stop_requested = false;        // by any rank
+  std::vector<schedule::Span> spans;  // of plan().program's instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
   // beside the others, and `waiting` is the compute lane's time in no instruction.
   struct Seconds {
@@ -106,8 +108,7 @@ class Engine {
  private:
   struct Bound;  // an instruction's views, resolved once
   void run(int instruction);
-  void dispatch(const schedule::Instruction& instruction, const Bound& bound);
-  StepReport::Seconds sum_of_seconds(double whole) const;
+  StepReport::Seconds sum_of_seconds(std::span<const schedule::Span> spans) const;
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
@@ -139,7 +140,6 @@ class Engine {
   StepOptions step_options_;
   std::vector<double> own_losses_;
   kernels::ExactSum own_squares_;
-  std::vector<double> seconds_;  // by instruction, where measured
   StepReport report_;
   std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
 };

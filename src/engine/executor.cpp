@@ -38,9 +38,11 @@ Executor::~Executor() {
   thread_.join();
 }
 
-void Executor::run() {
+void Executor::run(std::span<schedule::Span> record) {
   {
     const std::lock_guard lock(mutex_);
+    record_ = record;
+    if (!record_.empty()) start_ = std::chrono::steady_clock::now();
     TRIREME_CHECK(failure_ == nullptr, "an executor that failed was asked to run again");
     for (Lane& lane : lanes_) lane.completed = 0;
     reduce_drained_ = false;
@@ -75,7 +77,7 @@ void Executor::run_lane(Lane& lane) {
   try {
     for (std::size_t i = 0; i < lane.instructions.size(); ++i) {
       if (!wait_for(lane.waits[i])) return;
-      run_(lane.instructions[i]);
+      run_instruction(lane.instructions[i]);
       {
         const std::lock_guard lock(mutex_);
         ++lane.completed;
@@ -85,6 +87,15 @@ void Executor::run_lane(Lane& lane) {
   } catch (...) {
     fail();
   }
+}
+
+void Executor::run_instruction(int index) {
+  if (record_.empty()) return run_(index);
+  const auto now = [this] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
+  schedule::Span& span = record_[static_cast<std::size_t>(index)];
+  span.start = now();
+  run_(index);
+  span.end = now();
 }
 
 bool Executor::wait_for(const std::array<int, kNumLanes>& counts) {

@@ -4,14 +4,16 @@
 // whole life. Knows order only; what an instruction does is the caller's function.
 #pragma once
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/simulate.h"
 
 namespace trireme::engine {
 
@@ -27,8 +29,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // One pass over the program; returns when every lane has drained. Rethrows the first exception of any lane; the
-  // executor cannot run again after that.
-  void run();
+  // executor cannot run again after that. record: empty, or one span an instruction, which gets the seconds since run()
+  // was called at which it started, after its waits, and ended. No clock is read where it is empty.
+  void run(std::span<schedule::Span> record = {});
 
  private:
   struct Lane {
@@ -38,6 +41,7 @@ class Executor {
     int completed = 0;
   };
   void run_lane(Lane& lane);
+  void run_instruction(int index);
   void reduce_thread();
   bool wait_for(const std::array<int, schedule::kNumLanes>& counts);  // false: some lane failed
   void fail();
@@ -50,6 +54,8 @@ class Executor {
   std::exception_ptr failure_;
   int generation_ = 0;
   bool reduce_drained_ = true, stop_ = false;
+  std::span<schedule::Span> record_;
+  std::chrono::steady_clock::time_point start_;  // of the pass that is recorded
   std::thread thread_;
 };
 

@@ -144,12 +144,14 @@ RunResult Trainer::run() {
     const engine::StepReport report = engine_->step(
         keyed.rounds(), {.learning_rate = optim::learning_rate(run_.law, step_ + 1),
                          .step = step_ + 1,
-                         .stop_requested = options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed)});
+                         .stop_requested = options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed),
+                         .record_spans = step_ + 1 == plan_.monitor.trace_step});
     ++step_;
     position_ += static_cast<std::uint64_t>(run_.global_batch_size);
     const monitor::StepRecord record = record_of(report, seconds_since(start));
     for (const auto& sink : sinks_) sink->step(record);
     tell_epoch(record);
+    if (!report.spans.empty()) write_trace(report);
     if (options_.on_step) options_.on_step(record);
 
     const bool last = step_ == run_.total_steps;

@@ -66,6 +66,7 @@ class Trainer {
   void evaluate();
   void emit(const nlohmann::json& event);
   void emit_end(const char* name);
+  void write_trace(engine::StepReport report);         // of the step that monitor.trace_step asks for
   void tell_epoch(const monitor::StepRecord& record);  // where one ends
   monitor::StepRecord record_of(const engine::StepReport& report, double seconds);
   std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }

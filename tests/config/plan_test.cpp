@@ -294,6 +294,7 @@ TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
                            "checkpoint.keep=1",
                            "checkpoint.resume=never",
                            "monitor.log_interval=2",
+                           "monitor.trace_step=2",
                            "training.num_epochs=9",
                            "model.max_position_embeddings=4096"}) {
     EXPECT_EQ(numeric_digest(plan_of(kSmall, {text})), digest) << text;

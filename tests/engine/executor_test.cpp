@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -59,6 +60,28 @@ TEST(Executor, AnInstructionStartsAfterAllItsWaitsAndItsLaneInOrder) {
     for (int pass = 0; pass < 5; ++pass) executor.run();
     EXPECT_EQ(too_early, 0);
     for (const auto& count : runs) EXPECT_EQ(count, 5);
+  }
+}
+
+TEST(Executor, RecordsWhenEachInstructionRanOnlyWhenAsked) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const Program program = random_program(random, 40);
+  Executor executor(
+      program, [](int) { std::this_thread::sleep_for(std::chrono::microseconds(50)); }, [] {});
+  std::vector<schedule::Span> spans(program.instructions.size());
+  executor.run(spans);
+  const auto recorded = spans;
+  executor.run();
+  std::array<double, schedule::kNumLanes> free{};
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    EXPECT_GE(spans[i].length(), 50e-6) << i;
+    for (const int other : instruction.waits) EXPECT_GE(spans[i].start, spans[other].end) << i;
+    EXPECT_GE(spans[i].start, free[static_cast<int>(instruction.lane)]) << i;
+    free[static_cast<int>(instruction.lane)] = spans[i].end;
+    EXPECT_EQ(spans[i].start, recorded[i].start) << "a pass that was not to be recorded was";
   }
 }
 

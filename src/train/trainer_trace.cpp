@@ -1,0 +1,34 @@
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "schedule/draw.h"
+#include "train/prediction.h"
+#include "train/trainer.h"
+
+namespace trireme::train {
+
+// A trace that cannot be written costs the trace, not the run.
+void Trainer::write_trace(engine::StepReport report) {
+  const engine::StepPlan& step = engine_->plan();
+  const schedule::Rates rates;
+  const schedule::Timeline planned = predict(step, rates).timeline;
+  const schedule::Timeline measured = schedule::summarize(step.program, std::move(report.spans));
+  const schedule::TraceProcess processes[] = {{"planned", planned}, {"measured", measured}};
+  const auto file = plan_.output_dir / fmt::format("trace-step-{}-rank-{}.json", step_, comm_.rank());
+  try {
+    write_file_atomic(file,
+                      schedule::to_chrome_trace(step.chain, step.options, step.program, processes, rates.words()));
+  } catch (const Error& error) {
+    log::warn(fmt::format("the timeline of step {} was not written: {}", step_, error.what()));
+    return;
+  }
+  if (!is_first_rank()) return;
+  log::info(
+      fmt::format("step {} took {:.1f} ms, {:.1f} ms of it communication that nothing hid; planned without "
+                  "calibration: {:.1f} and {:.1f} ms; {}",
+                  step_, measured.step_s * 1e3, measured.exposed_s * 1e3, planned.step_s * 1e3, planned.exposed_s * 1e3,
+                  file.string()));
+}
+
+}  // namespace trireme::train
