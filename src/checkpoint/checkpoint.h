@@ -32,7 +32,7 @@ struct Entry {
 };
 
 struct LogicalState {
-  std::string name;  // "model.norm.weight"; moments are "exp_avg/NAME" and "exp_avg_sq/NAME"
+  std::string name;  // "model.norm.weight"; the optimizer's arrays are "exp_avg/NAME", "sum/NAME", ...
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::vector<Entry> entries;
@@ -50,6 +50,7 @@ struct Manifest {
   std::int64_t num_micro_batches = 0;  // M: wins on resume
   std::int64_t micro_batch_size = 0;
   int compute_threads = 1;
+  std::string optimizer = "adamw";  // whose arrays the tensors are; manifests that do not say it are of adamw
   std::string kernel_level;
   int world_size = 1;
   double loss_scale = 1;

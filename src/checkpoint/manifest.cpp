@@ -134,6 +134,7 @@ std::string to_json_text(const Manifest& manifest) {
                          {"num_micro_batches", manifest.num_micro_batches},
                          {"micro_batch_size", manifest.micro_batch_size},
                          {"compute_threads", manifest.compute_threads},
+                         {"optimizer", manifest.optimizer},
                          {"kernel_level", manifest.kernel_level},
                          {"world_size", manifest.world_size},
                          {"loss_scale", manifest.loss_scale},
@@ -171,6 +172,7 @@ Manifest parse_manifest(const std::string& text, const std::string& place) {
   manifest.num_micro_batches = fields.integer("num_micro_batches", 1, kMaxCount);
   manifest.micro_batch_size = fields.integer("micro_batch_size", 1, kMaxCount);
   manifest.compute_threads = static_cast<int>(fields.integer("compute_threads", 1, kMaxInt));
+  if (record.contains("optimizer")) manifest.optimizer = fields.text("optimizer");
   manifest.kernel_level = fields.text("kernel_level");
   manifest.world_size = static_cast<int>(fields.integer("world_size", 1, kMaxInt));
   manifest.loss_scale = fields.number("loss_scale");

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "config/document.h"
+#include "config/schema_rows.h"
+#include "config/value.h"
 
 namespace trireme::config {
 namespace {
@@ -160,6 +162,23 @@ void check_data(const Plan& plan, Checker& checker) {
   }
 }
 
+// A value that an idle key would have anyway goes without a word: resolved configurations give every key.
+void check_optimizer(const Plan& plan, Checker& checker) {
+  const TrainingPlan& training = plan.training;
+  checker.require(training.momentum > 0 || !training.nesterov, {"training.nesterov", "training.momentum"},
+                  "training.nesterov is true, but training.momentum is 0",
+                  "set training.momentum, for instance to 0.9");
+  const Key& optimizer = key_named("training.optimizer");
+  const auto name = std::get<std::string>(optimizer.field.get(plan, optimizer));
+  for (const Key& key : optimizer_keys()) {
+    if (key.decides(plan) || !checker.is_given(std::string(key.name))) continue;
+    const Value standard = key.derive == nullptr ? parse_default(key) : key.derive(plan);
+    if (key.field.get(plan, key) == standard) continue;
+    checker.notice(std::string(key.name).c_str(),
+                   std::string(key.name) + " has no effect: " + name + " does not use it");
+  }
+}
+
 }  // namespace
 
 void check_plan(Plan& plan, const std::string& place) {
@@ -169,6 +188,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_end(plan, place, checker);
   check_batch(plan, checker);
   check_data(plan, checker);
+  check_optimizer(plan, checker);
   checker.require(plan.training.min_learning_rate <= plan.training.learning_rate,
                   {"training.min_learning_rate", "training.learning_rate"},
                   "training.min_learning_rate is above learning_rate",

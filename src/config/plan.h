@@ -16,6 +16,7 @@ enum class MixedPrecision : std::uint8_t { no, bf16 };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
+enum class Optimizer : std::uint8_t { adamw, adam, sgd, adagrad, lion };
 enum class Resume : std::uint8_t { automatic, must, never };
 enum class Receiver : std::uint8_t { tensorboard };
 
@@ -61,8 +62,12 @@ struct TrainingPlan {
   double learning_rate, min_learning_rate;
   std::int64_t warmup_steps;
   LearningRateLaw lr_scheduler;
+  Optimizer optimizer;
   double weight_decay, adam_beta1, adam_beta2, adam_eps;
-  double gradient_clipping;  // 0: off
+  double momentum;  // sgd; 0: none
+  bool nesterov;
+  double initial_accumulator_value;  // adagrad
+  double gradient_clipping;          // 0: off
   MixedPrecision mixed_precision;
   Recompute gradient_checkpointing;
   int recompute_every;                        // full: every k-th block

@@ -70,6 +70,7 @@ struct Key {
   std::vector<std::string_view> choices = {};          // of an enum, in the order of the C++ enum
   std::vector<std::string_view> choices_not_yet = {};  // known, refused with "not yet"
   std::vector<Synonym> value_synonyms = {};
+  std::vector<Synonym> refused = {};         // words that are no choice, each with the reason
   std::vector<std::string_view> inert = {};  // of a not_yet key: values that say "off", beside null
   std::vector<Alias> aliases = {};
   bool (*decides)(const Plan&) = nullptr;  // whether the value decides the numbers of the run; none: never

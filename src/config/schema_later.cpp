@@ -32,8 +32,6 @@ std::vector<Key> model_and_training_keys() {
       not_yet("model.attention_bias", Type::boolean, {"false"}, "Biases of the attention projections."),
       not_yet("model.mlp_bias", Type::boolean, {"false"}, "Biases of the feed-forward layers."),
       not_yet("model.sliding_window", Type::integer, {}, "Attention over a window."),
-      not_yet("training.optimizer", Type::text, {"adamw", "adamw_torch", "adamw_torch_fused"},
-              "Adam, SGD, Adagrad, Lion.", {{"optim", kHuggingFace}}),
       not_yet("training.device", Type::text, {"cpu", "auto"}, "Training on CUDA devices."),
       not_yet("training.loss_scale", Type::any, {"1"}, "Loss scaling of fp16.", {{"initial_loss_scale", kMegatron}}),
       not_yet("training.warmup_ratio", Type::number, {"0"}, "Warm-up as a share of the steps; use warmup_steps."),

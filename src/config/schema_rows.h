@@ -50,7 +50,8 @@ inline void append(std::vector<Key>& rows, const std::vector<Key>& more) {
 
 // The tables, in the order of the documentation.
 std::vector<Key> model_and_data_keys();    // schema_model.cpp; with the keys at the top
-std::vector<Key> training_and_run_keys();  // schema_training.cpp
+std::vector<Key> training_and_run_keys();  // schema_training.cpp; with those of
+std::vector<Key> optimizer_keys();         // schema_optimizer.cpp
 std::vector<Key> later_keys();             // schema_later.cpp
 
 }  // namespace trireme::config

@@ -124,7 +124,7 @@ std::vector<Key> training_size_keys() {
   };
 }
 
-std::vector<Key> optimizer_keys() {
+std::vector<Key> rate_keys() {
   return {
       {.name = "training.learning_rate",
        .type = Type::number,
@@ -162,37 +162,11 @@ std::vector<Key> optimizer_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::lr_scheduler>(),
        .doc = "The law that the learning rate follows after the warm-up."},
-      {.name = "training.weight_decay",
-       .type = Type::number,
-       .fallback = "0.1",
-       .range = at_least(0),
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::weight_decay>(),
-       .doc = "Decoupled weight decay of AdamW; norms and biases have none."},
-      {.name = "training.adam_beta1",
-       .type = Type::number,
-       .fallback = "0.9",
-       .range = share_below_one(),
-       .aliases = {{"beta1", kNanoGpt}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::adam_beta1>(),
-       .doc = "Decay of the first moment."},
-      {.name = "training.adam_beta2",
-       .type = Type::number,
-       .fallback = "0.95",
-       .range = share_below_one(),
-       .aliases = {{"beta2", kNanoGpt}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::adam_beta2>(),
-       .doc = "Decay of the second moment."},
-      {.name = "training.adam_eps",
-       .type = Type::number,
-       .fallback = "1e-8",
-       .range = above(0),
-       .aliases = {{"adam_epsilon", kHuggingFace}, {"eps", kDeepSpeed}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::adam_eps>(),
-       .doc = "Added to the root of the second moment."},
+  };
+}
+
+std::vector<Key> clipping_and_evaluation_keys() {
+  return {
       {.name = "training.gradient_clipping",
        .type = Type::number,
        .fallback = "1",
@@ -359,7 +333,9 @@ std::vector<Key> run_keys() {
 std::vector<Key> training_and_run_keys() {
   std::vector<Key> rows;
   append(rows, training_size_keys());
+  append(rows, rate_keys());
   append(rows, optimizer_keys());
+  append(rows, clipping_and_evaluation_keys());
   append(rows, run_keys());
   return rows;
 }

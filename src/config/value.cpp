@@ -106,6 +106,9 @@ Value read_choice(const Key& key, const YamlNode& node, const std::string& place
   };
   if (is_in(key.choices)) return word;
   if (is_in(key.choices_not_yet)) not_there_yet(key, node, place);
+  for (const Synonym& refused : key.refused) {
+    if (word == refused.word) wrong_type(key, node, place, std::string(refused.meaning) + "; " + takes(key));
+  }
   std::vector<std::string> known(key.choices.begin(), key.choices.end());
   known.insert(known.end(), key.choices_not_yet.begin(), key.choices_not_yet.end());
   const std::vector<std::string> near = nearest(word, known);

@@ -49,7 +49,7 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       options_(options),
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
-      state_(chain, plan_.groups, plan_.chain, plan_.program, plan_.options.slice_of(comm.rank())),
+      state_(chain, plan_.groups, plan_.chain, plan_.program, options.optimizer, plan_.options.slice_of(comm.rank())),
       arena_(plan_.arena_bytes) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
@@ -334,19 +334,13 @@ void Engine::run_norm() {
 void Engine::run_step(const Instruction& instruction) {
   const int g = instruction.group;
   const StorageGroup& group = plan_.groups[g];
-  const auto step = static_cast<double>(step_options_.step);
-  const kernels::AdamWArguments arguments{.learning_rate = step_options_.learning_rate,
-                                          .beta1 = options_.beta1,
-                                          .beta2 = options_.beta2,
-                                          .eps = options_.eps,
-                                          .weight_decay = group.decay ? options_.weight_decay : 0.0,
-                                          .bias_correction1 = 1.0 - std::pow(options_.beta1, step),
-                                          .bias_correction2 = 1.0 - std::pow(options_.beta2, step),
-                                          .gradient_scale = report_.clip_factor};
+  const kernels::OptimizerArguments arguments = optim::arguments_of(
+      options_.optimizer, step_options_.learning_rate, step_options_.step, report_.clip_factor, group.decay);
   const std::int64_t numel = state_.updated(g).size();
   float* master = state_.updated_data(StateKind::master, g);
-  kernels::flat_table().adamw(numel, arguments, master, state_.updated_data(StateKind::first_moment, g),
-                              state_.updated_data(StateKind::second_moment, g), state_.updated_accumulator(g));
+  const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
+  kernel(numel, arguments, master, state_.updated_data(StateKind::first, g), state_.updated_data(StateKind::second, g),
+         state_.updated_accumulator(g));
   if (chain_.compute_dtype == DType::bf16) {
     kernels::table<bfloat16>().cast_from_float(numel, master, reinterpret_cast<bfloat16*>(state_.updated_weights(g)));
   }

@@ -21,6 +21,7 @@
 #include "engine/model_state.h"
 #include "kernels/kernels.h"
 #include "layout/mesh.h"
+#include "optim/optimizer.h"
 #include "schedule/build.h"
 
 namespace trireme::engine {
@@ -38,7 +39,7 @@ struct EngineOptions {
   int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
   bool measures = false;         // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  optim::OptimizerOptions optimizer;
 };
 
 // What a step is before it runs: the groups, and the proven program of one rank.

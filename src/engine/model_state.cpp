@@ -9,24 +9,17 @@ namespace trireme::engine {
 
 using schedule::BufferKind;
 
-std::string prefix_of(StateKind kind) {
-  switch (kind) {
-    case StateKind::master: return "";
-    case StateKind::first_moment: return "exp_avg/";
-    case StateKind::second_moment: return "exp_avg_sq/";
-  }
-  return {};
-}
-
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
-                       const schedule::Program& program, int slice)
+                       const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice)
     : chain_(chain),
       groups_(groups),
       spec_(spec),
       slice_(slice),
+      names_(optim::optimizer_of(optimizer).state),
       memory_(program.persistent_bytes),
       places_(groups.size(), Place{}),
       parameter_places_(chain.parameters.size()) {
+  for (std::size_t i = 0; i <= names_.size(); ++i) kinds_.push_back(static_cast<StateKind>(i));
   for (const schedule::Buffer& buffer : program.buffers) {
     if (buffer.group < 0 || !schedule::is_persistent(buffer.kind)) continue;
     Place& place = places_[buffer.group];
@@ -41,8 +34,8 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
         place.master = state;
         state += numel;
       }
-      place.first_moment = state;
-      place.second_moment = state + numel;
+      if (!names_.empty()) place.first = state;
+      if (names_.size() > 1) place.second = state + numel;
     } else if (buffer.kind == BufferKind::accumulator) {
       place.accumulator = reinterpret_cast<float*>(data);
     }
@@ -52,6 +45,22 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
       parameter_places_[groups[g].parameters[i]] = {static_cast<int>(g), groups[g].offsets[i]};
     }
   }
+  if (const double value = optim::initial_state(optimizer); value != 0) {
+    fill_optimizer_state(static_cast<float>(value));
+  }
+}
+
+void ModelState::fill_optimizer_state(float value) const {
+  for (std::size_t i = 1; i < kinds_.size(); ++i) {
+    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+      std::fill_n(data(kinds_[i], g), held(kinds_[i], g).size(), value);
+    }
+  }
+}
+
+std::string ModelState::prefix_of(StateKind kind) const {
+  if (kind == StateKind::master) return {};
+  return std::string(names_[static_cast<std::size_t>(kind) - 1]) + "/";
 }
 
 Range ModelState::updated(int group) const {
@@ -76,14 +85,15 @@ float* ModelState::data(StateKind kind, int group) const {
   const Place& place = places_[group];
   switch (kind) {
     case StateKind::master: return place.master;
-    case StateKind::first_moment: return place.first_moment;
-    case StateKind::second_moment: return place.second_moment;
+    case StateKind::first: return place.first;
+    case StateKind::second: return place.second;
   }
   return nullptr;
 }
 
 float* ModelState::updated_data(StateKind kind, int group) const {
-  return data(kind, group) + (updated(group).begin - held(kind, group).begin);
+  float* first = data(kind, group);
+  return first == nullptr ? nullptr : first + (updated(group).begin - held(kind, group).begin);
 }
 
 float* ModelState::updated_accumulator(int group) const {
@@ -129,7 +139,7 @@ void ModelState::cast_weights() {
 }
 
 void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& visit) const {
-  for (const StateKind kind : {StateKind::master, StateKind::first_moment, StateKind::second_moment}) {
+  for (const StateKind kind : kinds_) {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
       const Range range = held(kind, g);
       for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {

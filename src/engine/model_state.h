@@ -5,11 +5,13 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "chain/chain.h"
 #include "engine/memory.h"
 #include "layout/storage_group.h"
+#include "optim/optimizer.h"
 #include "schedule/schedule.h"
 
 namespace trireme::engine {
@@ -26,24 +28,28 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-enum class StateKind : std::uint8_t { master, first_moment, second_moment };
-std::string prefix_of(StateKind kind);  // of names in checkpoints: "", "exp_avg/", "exp_avg_sq/"
+// Weights, and the optimizer's arrays.
+enum class StateKind : std::uint8_t { master, first, second };
 
 class ModelState {
  public:
-  // Allocates what `program` plans as persistent. slice: which of the groups' num_slices is this rank's. chain, groups
-  // and spec must outlive this.
+  // Allocates what `program` plans as persistent; the optimizer's arrays are as before its first step. slice: which of
+  // the groups' num_slices is this rank's. chain, groups and spec must outlive this.
   ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
-             const schedule::Program& program, int slice);
+             const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice);
+
+  // What there is: the masters, and as many arrays as the optimizer has.
+  const std::vector<StateKind>& kinds() const { return kinds_; }
+  std::string prefix_of(StateKind kind) const;  // of names in checkpoints: "", "exp_avg/", "momentum_buffer/", ...
 
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
-  // What it holds of a kind. Moments: what it updates (none of a frozen group). bf16's masters: the same. fp32's
-  // masters, which are what units read: all of them, or a slice where parameters are sharded.
+  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). bf16's masters: the same.
+  // fp32's masters, which are what units read: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
-  // fp32; element held().begin.
+  // fp32; element held().begin. Null for a kind that is not there.
   float* data(StateKind kind, int group) const;
-  // The element updated().begin.
+  // The element updated().begin, or null.
   float* updated_data(StateKind kind, int group) const;
 
   // Gradient sums: all of them, or this rank's slice where gradients are sharded.
@@ -59,7 +65,7 @@ class ModelState {
   Tensor view(int parameter, std::byte* weights) const;
 
   // Element i of logical tensor n is normal(seed, "init/n", i) * init_std, or 0 or 1: the same under every layout.
-  // Moments are zero. Engine::refresh_weights() must follow.
+  // Engine::refresh_weights() must follow.
   void initialize(std::uint64_t seed);
   // The units' copies of what this rank updates, from the masters.
   void cast_weights();
@@ -77,15 +83,18 @@ class ModelState {
 
  private:
   struct Place {
-    float *master, *first_moment, *second_moment, *accumulator;
+    float *master, *first, *second, *accumulator;
     std::byte* weights;
   };
   Range slice_of(int group) const;
+  void fill_optimizer_state(float value) const;
   bool weights_are_master() const { return chain_.compute_dtype == DType::f32; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;
   const schedule::ChainSpec& spec_;
   int slice_;
+  std::span<const std::string_view> names_;  // of the optimizer's arrays
+  std::vector<StateKind> kinds_;
   Memory memory_;
   std::vector<Place> places_;
   std::vector<ParameterPlace> parameter_places_;

@@ -160,13 +160,14 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every);
   if (shards) shard(plan.chain, options);
   const bool fp32 = chain.compute_dtype == DType::f32;
+  const std::int64_t arrays = std::ssize(optim::optimizer_of(options.optimizer).state);
   plan.options = {.world_size = world_size,
                   .replicas = world_size / shard_ranks,
                   .num_micro_batches = options.split.num_micro_batches,
                   .reduce_each_micro_batch = options.reduce_each_micro_batch,
                   .compute_element_bytes = size_of(chain.compute_dtype),
                   .accumulator_element_bytes = 4,
-                  .state_bytes_per_element = fp32 ? 8 : 12,
+                  .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
                   .weights_are_master = fp32,
                   .gradient_slots = options.gradient_slots,
                   .gather_once = options.sharding.gather_once,

@@ -136,10 +136,12 @@ struct Table {
 };
 
 // Optimizer and norm on fp32 flat runs: the same in every compute dtype.
-struct AdamWArguments {
+struct OptimizerArguments {  // each optimizer reads those of its formula
   double learning_rate, beta1, beta2, eps, weight_decay;
   double bias_correction1, bias_correction2;  // 1 - beta^t
   double gradient_scale;                      // the clip factor
+  double momentum = 0;
+  bool nesterov = false;
 };
 // A sum with what rounding took from it (Knuth's two-sum): rounded to float it does not depend on how its terms were
 // divided among ranks.
@@ -157,9 +159,19 @@ struct ExactSum {
   __attribute__((always_inline)) double value() const { return high - high == 0 ? high + low : high; }
 };
 
+// One step on n elements: updates master and the optimizer's state. m, v: its first and second array, null where it has
+// none. In fp32, in the order of operations of the torch.optim class of that name.
+using OptimizerKernel = void (*)(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v,
+                                 const float* gradient);
+
 struct FlatTable {
-  // Decoupled weight decay (Loshchilov and Hutter 2019), torch.optim.AdamW's order of operations, in fp32.
-  void (*adamw)(std::int64_t n, const AdamWArguments& a, float* master, float* m, float* v, const float* gradient);
+  OptimizerKernel adamw;    // m, v; decoupled weight decay (Loshchilov and Hutter 2019)
+  OptimizerKernel adam;     // m, v; weight decay added to the gradient, as in the two below
+  OptimizerKernel sgd;      // m, the momentum's buffer, or null: no momentum
+  OptimizerKernel adagrad;  // m, the sum of squares
+  // m -> beta2 m + (1 - beta2) g, after a step of learning_rate along sign(beta1 m + (1 - beta1) g); decoupled weight
+  // decay (Chen et al. 2023, algorithm 2). sign(0) is 0.
+  OptimizerKernel lion;
   // Of runs that are cut at multiples of 256 elements, the sums' sum is that of the whole. NaN and Inf pass through.
   ExactSum (*sum_of_squares)(std::int64_t n, const float* x);
 };

@@ -170,6 +170,26 @@ int replicas_of(const Plan& plan, int world_size) {
   return static_cast<int>(replicate);
 }
 
+optim::OptimizerOptions optimizer_of(const Plan& plan, const std::optional<ResumeFacts>& resume) {
+  const config::TrainingPlan& training = plan.training;
+  const optim::OptimizerOptions options{.kind = training.optimizer,
+                                        .beta1 = training.adam_beta1,
+                                        .beta2 = training.adam_beta2,
+                                        .eps = training.adam_eps,
+                                        .weight_decay = training.weight_decay,
+                                        .momentum = training.momentum,
+                                        .nesterov = training.nesterov,
+                                        .initial_accumulator_value = training.initial_accumulator_value};
+  const std::string name(optim::optimizer_of(options).name);
+  if (resume && resume->optimizer != name) {
+    throw Error(2223, place_of(plan, "training.optimizer"),
+                "is " + name + ", but the checkpoint to resume from has the state of " + resume->optimizer,
+                "a run keeps its optimizer: set it back (sgd: also whether momentum is 0), or start anew with "
+                "checkpoint.resume=never");
+  }
+  return options;
+}
+
 }  // namespace
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
@@ -207,10 +227,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                     plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
                 .measures = plan.monitor.wall_clock_breakdown,
                 .gradient_clipping = plan.training.gradient_clipping,
-                .beta1 = plan.training.adam_beta1,
-                .beta2 = plan.training.adam_beta2,
-                .eps = plan.training.adam_eps,
-                .weight_decay = plan.training.weight_decay};
+                .optimizer = optimizer_of(plan, resume)};
   run.law = {.kind = plan.training.lr_scheduler,
              .peak = plan.training.learning_rate,
              .minimum = plan.training.min_learning_rate,

@@ -17,9 +17,10 @@ struct DataFacts {
   std::uint64_t num_samples = 0;  // of the train split
 };
 
-// What a checkpoint says of the batch: its global batch wins over the plan's accumulation.
+// What a checkpoint says: its global batch wins over the plan's accumulation, its optimizer must be the plan's.
 struct ResumeFacts {
   std::int64_t num_micro_batches = 0, micro_batch_size = 0;
+  std::string optimizer = "adamw";  // optim::Optimizer::name
 };
 
 struct ResolvedRun {
@@ -35,8 +36,8 @@ struct ResolvedRun {
 };
 
 // Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks
-// than micro-batches, replicas and slices that do not make up the ranks, a vocabulary below the tokenizer's, less than
-// one step of data.
+// than micro-batches, another optimizer than the checkpoint's, replicas and slices that do not make up the ranks, a
+// vocabulary below the tokenizer's, less than one step of data.
 //
 // model: of the folder of model.path, else the plan's sizes are the model's.
 ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,

@@ -7,10 +7,9 @@
 namespace trireme::train {
 
 StateReader::StateReader(engine::Engine& engine, const Chain& chain) : engine_(engine), chain_(chain) {
-  using enum engine::StateKind;
-  for (const auto kind : {master, first_moment, second_moment}) {
+  for (const engine::StateKind kind : engine.state().kinds()) {
     for (int group = 0; group < static_cast<int>(engine.plan().groups.size()); ++group) {
-      if (kind == master || engine.plan().groups[group].trainable) turns_.emplace_back(kind, group);
+      if (kind == engine::StateKind::master || engine.plan().groups[group].trainable) turns_.emplace_back(kind, group);
     }
   }
 }
@@ -21,9 +20,10 @@ std::vector<checkpoint::NamedData> StateReader::tensors() {
     const auto [kind, group] = turns_[turn];
     for (const int parameter : engine_.plan().groups[group].parameters) {
       for (const LogicalTensor& tensor : chain_.parameters[parameter].logical) {
-        list.push_back({engine::prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
-                          return read(turn, parameter, tensor);
-                        }});
+        list.push_back(
+            {engine_.state().prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
+               return read(turn, parameter, tensor);
+             }});
       }
     }
   }

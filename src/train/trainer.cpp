@@ -33,7 +33,8 @@ std::vector<std::pair<std::string, double>> breakdown_of(const engine::StepRepor
 
 std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
   if (reader == nullptr) return std::nullopt;
-  return ResumeFacts{reader->manifest().num_micro_batches, reader->manifest().micro_batch_size};
+  const checkpoint::Manifest& manifest = reader->manifest();
+  return ResumeFacts{manifest.num_micro_batches, manifest.micro_batch_size, manifest.optimizer};
 }
 
 // The batches of a step with the keys of their dropout, which they point to.

@@ -99,7 +99,7 @@ void Trainer::load(const checkpoint::Reader& reader) {
                            " compute threads: sums may differ in the last bit");
   }
   engine_->state().for_each_piece([&](const engine::ModelState::HeldPiece& piece) {
-    reader.read(engine::prefix_of(piece.kind) + piece.tensor.name, piece.tensor.shape, piece.box.row_begin,
+    reader.read(engine_->state().prefix_of(piece.kind) + piece.tensor.name, piece.tensor.shape, piece.box.row_begin,
                 piece.box.row_end, piece.box.column_begin, piece.box.column_end, piece.data, piece.row_stride);
   });
   step_ = saved_step_ = manifest.step;
@@ -131,6 +131,7 @@ checkpoint::Manifest Trainer::manifest() const {
   manifest.num_micro_batches = run_.engine.split.num_micro_batches;
   manifest.micro_batch_size = plan_.training.micro_batch_size;
   manifest.compute_threads = plan_.training.compute_threads;
+  manifest.optimizer = optim::optimizer_of(run_.engine.optimizer).name;
   manifest.kernel_level = kernels::to_string(kernels::level());
   manifest.world_size = comm_.world_size();
   manifest.good_steps = step_;

@@ -135,6 +135,34 @@ TEST(Plans, KeysOfLaterWorkMaySayOff) {
   EXPECT_EQ(to_yaml(plan), to_yaml(plan_of(kSmall)));
 }
 
+TEST(Plans, OptimizersHaveDefaultsOfTheirOwn) {
+  const auto training = [](const std::string& name) { return plan_of(kSmall, {name}).training; };
+  for (const char* text : {"training.optimizer=adamw", "training.optim=adamw_torch", "training.optim=adamw_torch_fused",
+                           "training.optimizer=AdamW", "training.seed=0"}) {
+    EXPECT_EQ(training(text).optimizer, Optimizer::adamw) << text;
+    EXPECT_EQ(training(text).weight_decay, 0.1) << text;
+    EXPECT_EQ(training(text).adam_beta2, 0.95) << text;
+    EXPECT_EQ(training(text).adam_eps, 1e-8) << text;
+  }
+  EXPECT_EQ(training("training.optimizer=Adam").weight_decay, 0);
+  EXPECT_EQ(training("training.optim=sgd").optimizer, Optimizer::sgd);
+  EXPECT_EQ(training("training.optimizer=SGD").weight_decay, 0);
+  EXPECT_EQ(training("training.optimizer=Adagrad").adam_eps, 1e-10);
+  EXPECT_EQ(training("training.optimizer=Lion").adam_beta2, 0.99);
+  EXPECT_EQ(training("training.optimizer=Lion").weight_decay, 0.1);
+}
+
+TEST(Plans, KeysThatTheOptimizerDoesNotUseAreANotice) {
+  const Plan plan = plan_of(kSmall + "  optimizer: sgd\n  adam_beta1: 0.8\n  adam_eps: 1e-8\n  sgd_momentum: 0.9\n");
+  EXPECT_TRUE(has_notice(plan, "run.yaml:10:3: training.adam_beta1 has no effect: sgd does not use it"));
+  EXPECT_EQ(plan.notices.size(), 2u);  // the other: sgd_momentum is Megatron's name
+  EXPECT_TRUE(has_notice(plan_of(kSmall, {"training.momentum=0.5"}), "adamw does not use it"));
+  for (const char* name : {"adamw", "adam", "sgd", "adagrad", "lion"}) {
+    const Plan resolved = plan_of(to_yaml(plan_of(kSmall, {std::string("training.optimizer=") + name})));
+    EXPECT_FALSE(has_notice(resolved, "does not use it")) << name;
+  }
+}
+
 TEST(Plans, ListsOfWordsAreWrittenInManyWays) {
   const std::vector<Receiver> tensorboard = {Receiver::tensorboard};
   for (const char* text : {"tensorboard", "[tensorboard]", "\"TensorBoard\"", "[none, 'tensorboard', jsonl]", "all",
@@ -250,6 +278,10 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.adam_beta1", "0.8"},
                                                                        {"training.adam_beta2", "0.99"},
                                                                        {"training.adam_eps", "1e-6"},
+                                                                       {"training.optimizer", "adam"},
+                                                                       {"training.momentum", "0.9"},
+                                                                       {"training.nesterov", "true"},
+                                                                       {"training.initial_accumulator_value", "0.1"},
                                                                        {"training.gradient_clipping", "0"}};
 
 TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
@@ -259,6 +291,9 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
+    if (key == "training.momentum") overrides.emplace_back("training.optimizer=sgd");
+    if (key == "training.nesterov") overrides = {text, "training.momentum=0.8", "training.optimizer=sgd"};
+    if (key == "training.initial_accumulator_value") overrides.emplace_back("training.optimizer=adagrad");
     if (key == "model.hidden_dropout") overrides.emplace_back("model.family=gpt2");
     if (key.starts_with("data.add_")) overrides.emplace_back("data.packing=padded");
     const std::string digest = numeric_digest(plan_of(kSmall, overrides));
@@ -302,6 +337,8 @@ TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
   EXPECT_EQ(numeric_digest(plan_of("training: {max_steps: 10}\ndata: {path: other}\n"
                                    "model: {num_heads: 4, num_layers: 2, hidden_size: 64}\n")),
             digest);
+  EXPECT_EQ(numeric_digest(plan_of(kSmall, {"training.momentum=0.9"})), digest);
+  EXPECT_EQ(numeric_digest(plan_of(kSmall, {"training.initial_accumulator_value=2"})), digest);
   const Overrides constant = {"training.lr_scheduler=constant"};
   const Overrides longer = {"training.lr_scheduler=constant", "training.max_steps=99"};
   EXPECT_EQ(numeric_digest(plan_of(kSmall, constant)), numeric_digest(plan_of(kSmall, longer)));

@@ -48,21 +48,37 @@ TYPED_TEST(Bits, ElementwiseKernelsGiveTheSameAtAnyOffset) {
   }
 }
 
-TEST(Bits, AdamWGivesTheSameAtAnyOffset) {
+TEST(Bits, OptimizersGiveTheSameAtAnyOffset) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  constexpr std::int64_t n = 1501;
-  const AdamWArguments a{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 0.7};
+  constexpr std::int64_t n = 70001;  // worth three threads, of which the pieces use one
+  const Threads threads(3);
+  const OptimizerArguments a{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 0.7, 0.8, true};
   const auto master = numbers.normal<float>(n), m = numbers.normal<float>(n), g = numbers.normal<float>(n);
-  std::vector<float> v = numbers.normal<float>(n);
-  for (float& x : v) x *= x;
+  std::vector<float> squares = numbers.normal<float>(n);
+  for (float& x : squares) x *= x;
+  struct Case {
+    OptimizerKernel FlatTable::*kernel;
+    const std::vector<float>& first;
+    bool has_first;
+  };
   for (const Level level : levels_here()) {
-    auto master1 = master, m1 = m, v1 = v, master2 = master, m2 = m, v2 = v;
-    flat_table(level).adamw(n, a, master1.data(), m1.data(), v1.data(), g.data());
-    in_pieces(n, [&](std::int64_t i, std::int64_t length) {
-      flat_table(level).adamw(length, a, master2.data() + i, m2.data() + i, v2.data() + i, g.data() + i);
-    });
-    EXPECT_TRUE(same_bits(master1, master2) && same_bits(m1, m2) && same_bits(v1, v2)) << to_string(level);
+    for (const auto& [kernel, first, has_first] : {Case{&FlatTable::adamw, m, true},
+                                                   {&FlatTable::adam, m, true},
+                                                   {&FlatTable::sgd, m, false},
+                                                   {&FlatTable::sgd, m, true},
+                                                   {&FlatTable::adagrad, squares, true},
+                                                   {&FlatTable::lion, m, true}}) {
+      const OptimizerKernel step = flat_table(level).*kernel;
+      auto master1 = master, m1 = first, v1 = squares, master2 = master, m2 = first, v2 = squares;
+      step(n, a, master1.data(), has_first ? m1.data() : nullptr, v1.data(), g.data());
+      in_pieces(n, [&](std::int64_t i, std::int64_t length) {
+        step(length, a, master2.data() + i, has_first ? m2.data() + i : nullptr, v2.data() + i, g.data() + i);
+      });
+      EXPECT_FALSE(same_bits(master1, master));
+      EXPECT_EQ(same_bits(m1, first), !has_first);
+      EXPECT_TRUE(same_bits(master1, master2) && same_bits(m1, m2) && same_bits(v1, v2)) << to_string(level);
+    }
   }
 }
 

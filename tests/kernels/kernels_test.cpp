@@ -14,7 +14,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // torch.optim.AdamW's formula in double.
 struct ReferenceAdamW {
   std::vector<double> master, m, v;
-  void step(const AdamWArguments& a, const std::vector<float>& gradient) {
+  void step(const OptimizerArguments& a, const std::vector<float>& gradient) {
     for (std::size_t i = 0; i < master.size(); ++i) {
       const double g = gradient[i] * a.gradient_scale;
       master[i] *= 1 - a.learning_rate * a.weight_decay;
@@ -34,7 +34,7 @@ TEST(Kernels, AdamWFollowsTorchsFormulaOverFiftySteps) {
     auto master = numbers.normal<float>(n);
     std::vector<float> m(n), v(n);
     ReferenceAdamW reference{{master.begin(), master.end()}, std::vector<double>(n), std::vector<double>(n)};
-    AdamWArguments a{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+    OptimizerArguments a{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
     for (int step = 1; step <= 50; ++step) {
       a.learning_rate = 1e-3 * step / 50;
       a.bias_correction1 = 1 - std::pow(a.beta1, step);

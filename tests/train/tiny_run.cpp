@@ -34,8 +34,8 @@ void write_text(const std::filesystem::path& folder) {
 class WholeState {
  public:
   void add(const engine::ModelState& state) {
-    state.for_each_piece([this](const engine::ModelState::HeldPiece& piece) {
-      const std::string name = engine::prefix_of(piece.kind) + piece.tensor.name;
+    state.for_each_piece([&](const engine::ModelState::HeldPiece& piece) {
+      const std::string name = state.prefix_of(piece.kind) + piece.tensor.name;
       Elements& tensor = tensors_[{piece.kind, name}];
       tensor.resize(static_cast<std::size_t>(piece.tensor.box.numel()));
       for (std::int64_t row = piece.box.row_begin; row < piece.box.row_end; ++row) {

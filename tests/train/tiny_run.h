@@ -31,8 +31,8 @@ struct TinyRun {
 struct TinyResult {
   std::vector<double> losses, learning_rates, gradient_norms;  // of rank 0, one a step
   std::map<std::int64_t, std::vector<std::uint64_t>> samples;  // by step, all ranks', sorted
-  std::string weights_digest;                                  // masters and moments of all ranks, by logical name
-  bool all_ranks_equal = false;                                // what several ranks hold has the same bits on all
+  std::string weights_digest;    // masters and the optimizer's state of all ranks, by logical name
+  bool all_ranks_equal = false;  // what several ranks hold has the same bits on all
   bool stopped = false;
   std::int64_t last_step = 0;
 };

@@ -69,7 +69,11 @@ void cast_from_float(std::int64_t n, const float* x, T* y);
 template <class T>
 void cast_to_float(std::int64_t n, const T* x, float* y);
 
-void adamw(std::int64_t n, const AdamWArguments& a, float* master, float* m, float* v, const float* gradient);
+void adamw(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
+void adam(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
+void sgd(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
+void adagrad(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
+void lion(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
 ExactSum sum_of_squares(std::int64_t n, const float* x);
 
 extern const Table<float> kFloatTable;

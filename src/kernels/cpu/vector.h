@@ -131,6 +131,15 @@ TRIREME_INLINE Vector<S> larger(Vector<S> a, Vector<S> b) {
   return y;
 }
 
+// -1, 0 or 1; 0 of NaN.
+template <class S>
+TRIREME_INLINE Vector<S> sign(Vector<S> a) {
+  const Register<S> zero = {}, one = S{1} + zero;
+  Vector<S> y;
+  for (int i = 0; i < kParts; ++i) y.part[i] = a.part[i] > zero ? one : a.part[i] < zero ? -one : zero;
+  return y;
+}
+
 // exp to about one ulp; what is below 2^-125 becomes 0. NaN stays NaN.
 TRIREME_INLINE Register<float> exponential(Register<float> x) {
   const Register<float> zero = {};
