@@ -162,21 +162,44 @@ void check_data(const Plan& plan, Checker& checker) {
   }
 }
 
-// A value that an idle key would have anyway goes without a word: resolved configurations give every key.
+// Says which of the rows that are given decide nothing, as `chooser` is what it is. A value that an idle key would have
+// anyway goes without a word: resolved configurations give every key.
+void tell_idle(const Plan& plan, Checker& checker, const std::vector<Key>& rows, std::string_view chooser) {
+  const Key& choice = key_named(chooser);
+  const auto name = std::get<std::string>(choice.field.get(plan, choice));
+  for (const Key& key : rows) {
+    const std::string key_name(key.name);
+    if (key.decides(plan) || !checker.is_given(key_name)) continue;
+    const Value standard = key.optional ? Value() : key.derive == nullptr ? parse_default(key) : key.derive(plan);
+    if (key.field.get(plan, key) == standard) continue;
+    checker.notice(key_name.c_str(), key_name + " has no effect: " + name + " does not use it");
+  }
+}
+
 void check_optimizer(const Plan& plan, Checker& checker) {
   const TrainingPlan& training = plan.training;
   checker.require(training.momentum > 0 || !training.nesterov, {"training.nesterov", "training.momentum"},
                   "training.nesterov is true, but training.momentum is 0",
                   "set training.momentum, for instance to 0.9");
-  const Key& optimizer = key_named("training.optimizer");
-  const auto name = std::get<std::string>(optimizer.field.get(plan, optimizer));
-  for (const Key& key : optimizer_keys()) {
-    if (key.decides(plan) || !checker.is_given(std::string(key.name))) continue;
-    const Value standard = key.derive == nullptr ? parse_default(key) : key.derive(plan);
-    if (key.field.get(plan, key) == standard) continue;
-    checker.notice(std::string(key.name).c_str(),
-                   std::string(key.name) + " has no effect: " + name + " does not use it");
+  tell_idle(plan, checker, optimizer_keys(), "training.optimizer");
+}
+
+void check_law(const Plan& plan, Checker& checker) {
+  const TrainingPlan& training = plan.training;
+  const LearningRateLaw law = training.lr_scheduler;
+  checker.require(law != LearningRateLaw::one_cycle || plan.law.cycle_min_learning_rate, {"training.lr_scheduler"},
+                  "training.lr_scheduler is one_cycle, but training.cycle_min_learning_rate is not set",
+                  "say from where the cycle rises to learning_rate: training.cycle_min_learning_rate=1e-5");
+  const bool falls = law == LearningRateLaw::warmup_decay || law == LearningRateLaw::warmup_cosine;
+  if (falls && plan.law.lr_total_steps.value_or(training.warmup_steps) < training.warmup_steps) {
+    checker.notice("training.lr_total_steps", "training.lr_total_steps " + text(*plan.law.lr_total_steps) +
+                                                  " is below warmup_steps " + text(training.warmup_steps) +
+                                                  ": the rate falls at once after the warm-up");
   }
+  checker.require(
+      training.min_learning_rate <= training.learning_rate, {"training.min_learning_rate", "training.learning_rate"},
+      "training.min_learning_rate is above learning_rate", "lower it: the rate falls from learning_rate to it");
+  tell_idle(plan, checker, law_keys(), "training.lr_scheduler");
 }
 
 }  // namespace
@@ -189,10 +212,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_batch(plan, checker);
   check_data(plan, checker);
   check_optimizer(plan, checker);
-  checker.require(plan.training.min_learning_rate <= plan.training.learning_rate,
-                  {"training.min_learning_rate", "training.learning_rate"},
-                  "training.min_learning_rate is above learning_rate",
-                  "lower it: the rate falls from learning_rate to it");
+  check_law(plan, checker);
 }
 
 }  // namespace trireme::config

@@ -15,7 +15,17 @@ enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_g
 enum class MixedPrecision : std::uint8_t { no, bf16 };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class Packing : std::uint8_t { packed, padded };
-enum class LearningRateLaw : std::uint8_t { constant, linear, cosine };
+enum class LearningRateLaw : std::uint8_t {
+  constant,
+  linear,
+  cosine,
+  warmup,
+  warmup_decay,
+  warmup_cosine,
+  one_cycle,
+  lr_range_test
+};
+enum class WarmupType : std::uint8_t { logarithmic, linear };
 enum class Optimizer : std::uint8_t { adamw, adam, sgd, adagrad, lion };
 enum class Resume : std::uint8_t { automatic, must, never };
 enum class Receiver : std::uint8_t { tensorboard };
@@ -78,6 +88,21 @@ struct TrainingPlan {
   bool operator==(const TrainingPlan&) const = default;
 };
 
+// What single laws need beside the rate, the warm-up's length and the end. The keys stand under training.
+struct LawPlan {
+  WarmupType warmup_type;
+  double warmup_min_learning_rate, warmup_min_ratio, cos_min_ratio;
+  std::optional<std::int64_t> lr_total_steps;  // unset: the run's
+  std::optional<double> cycle_min_learning_rate;
+  std::int64_t cycle_first_step_size, cycle_second_step_size, decay_step_size;
+  double decay_lr_rate;
+  double range_test_min_learning_rate;
+  std::int64_t range_test_step_size;
+  double range_test_step_rate;
+  bool range_test_staircase;
+  bool operator==(const LawPlan&) const = default;
+};
+
 struct DistributedPlan {
   Strategy strategy;
   // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
@@ -118,6 +143,7 @@ struct Plan {
   ModelPlan model;
   DataPlan data;
   TrainingPlan training;
+  LawPlan law;
   DistributedPlan distributed;
   CheckpointPlan checkpoint;
   MonitorPlan monitor;

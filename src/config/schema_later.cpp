@@ -35,6 +35,13 @@ std::vector<Key> model_and_training_keys() {
       not_yet("training.device", Type::text, {"cpu", "auto"}, "Training on CUDA devices."),
       not_yet("training.loss_scale", Type::any, {"1"}, "Loss scaling of fp16.", {{"initial_loss_scale", kMegatron}}),
       not_yet("training.warmup_ratio", Type::number, {"0"}, "Warm-up as a share of the steps; use warmup_steps."),
+      not_yet("training.cycle_momentum", Type::boolean, {"false"},
+              "one_cycle: a momentum that falls as the rate rises."),
+      not_yet("training.cycle_min_mom", Type::number, {}, "one_cycle: the least momentum."),
+      not_yet("training.cycle_max_mom", Type::number, {}, "one_cycle: the largest momentum."),
+      not_yet("training.decay_mom_rate", Type::number, {"0"}, "one_cycle: decay of the momentum."),
+      not_yet("training.cycle_first_stair_count", Type::integer, {"0"}, "one_cycle: a rise in steps."),
+      not_yet("training.cycle_second_stair_count", Type::integer, {"0"}, "one_cycle: a fall in steps."),
       not_yet("training.label_smoothing", Type::number, {"0"}, "Label smoothing.",
               {{"label_smoothing_factor", kHuggingFace}}),
   };

@@ -31,9 +31,7 @@ inline Range share_below_one() {
 inline bool always(const Plan&) {
   return true;
 }
-inline bool law_moves(const Plan& plan) {
-  return plan.training.lr_scheduler != LearningRateLaw::constant;
-}
+bool law_knows_the_end(const Plan& plan);  // of the run: max_steps then decides the rates
 
 // Whether ranks add up their own micro-batches first, so that the order of summation depends on their number. But for
 // replicas, all other ways to run give the same bits.
@@ -51,6 +49,7 @@ inline void append(std::vector<Key>& rows, const std::vector<Key>& more) {
 // The tables, in the order of the documentation.
 std::vector<Key> model_and_data_keys();    // schema_model.cpp; with the keys at the top
 std::vector<Key> training_and_run_keys();  // schema_training.cpp; with those of
+std::vector<Key> law_keys();               // schema_law.cpp
 std::vector<Key> optimizer_keys();         // schema_optimizer.cpp
 std::vector<Key> later_keys();             // schema_later.cpp
 

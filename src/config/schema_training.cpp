@@ -10,7 +10,7 @@ std::vector<Key> training_size_keys() {
        .optional = true,
        .range = from(1, kMaxSteps),
        .aliases = {{"steps", kTitan}, {"max_iters", kNanoGpt}, {"train_iters", kMegatron}, {"total_steps", kGuides}},
-       .decides = law_moves,
+       .decides = law_knows_the_end,
        .field = field<&Plan::training, &TrainingPlan::max_steps>(),
        .doc = "Optimizer steps of the run; wins over num_epochs, and one of the two is needed."},
       {.name = "training.num_epochs",
@@ -18,7 +18,7 @@ std::vector<Key> training_size_keys() {
        .optional = true,
        .range = from(1, 1e9),
        .aliases = {{"num_train_epochs", kHuggingFace}, {"max_epochs", kLightning}, {"epochs", kGuides}},
-       .decides = [](const Plan& plan) { return !plan.training.max_steps && law_moves(plan); },
+       .decides = [](const Plan& plan) { return !plan.training.max_steps && law_knows_the_end(plan); },
        .field = field<&Plan::training, &TrainingPlan::num_epochs>(),
        .doc = "Passes over the training split."},
       {.name = "training.global_batch_size",
@@ -121,47 +121,6 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::seed>(),
        .doc = "Decides the initial weights and the order of the samples."},
-  };
-}
-
-std::vector<Key> rate_keys() {
-  return {
-      {.name = "training.learning_rate",
-       .type = Type::number,
-       .fallback = "3e-4",
-       .range = at_least(0),
-       .aliases = {{"lr", kMegatron}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::learning_rate>(),
-       .doc = "Peak learning rate."},
-      {.name = "training.min_learning_rate",
-       .type = Type::number,
-       .fallback = "0",
-       .range = at_least(0),
-       .aliases = {{"min_lr", kMegatron}},
-       .decides = law_moves,
-       .field = field<&Plan::training, &TrainingPlan::min_learning_rate>(),
-       .doc = "Learning rate at the last step of the linear and cosine laws."},
-      {.name = "training.warmup_steps",
-       .type = Type::integer,
-       .fallback = "0",
-       .range = from(0, kMaxSteps),
-       .aliases = {{"num_warmup_steps", kAccelerate},
-                   {"warmup_num_steps", kDeepSpeed},
-                   {"warmup_iters", kNanoGpt},
-                   {"lr_warmup_iters", kMegatron}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::warmup_steps>(),
-       .doc = "Steps of linear rise from 0 to learning_rate."},
-      {.name = "training.lr_scheduler",
-       .type = Type::choice,
-       .fallback = "cosine",
-       .choices = {"constant", "linear", "cosine"},
-       .value_synonyms = {{"constant_with_warmup", "constant"}, {"warmuplr", "constant"}, {"warmupdecaylr", "linear"}},
-       .aliases = {{"lr_scheduler_type", kHuggingFace}, {"lr_decay_style", kMegatron}},
-       .decides = always,
-       .field = field<&Plan::training, &TrainingPlan::lr_scheduler>(),
-       .doc = "The law that the learning rate follows after the warm-up."},
   };
 }
 
@@ -333,7 +292,7 @@ std::vector<Key> run_keys() {
 std::vector<Key> training_and_run_keys() {
   std::vector<Key> rows;
   append(rows, training_size_keys());
-  append(rows, rate_keys());
+  append(rows, law_keys());
   append(rows, optimizer_keys());
   append(rows, clipping_and_evaluation_keys());
   append(rows, run_keys());

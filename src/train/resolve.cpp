@@ -190,6 +190,31 @@ optim::OptimizerOptions optimizer_of(const Plan& plan, const std::optional<Resum
   return options;
 }
 
+optim::Law law_of(const Plan& plan, std::int64_t run_steps) {
+  const config::TrainingPlan& training = plan.training;
+  const config::LawPlan& law = plan.law;
+  using enum config::LearningRateLaw;
+  const bool has_end = training.lr_scheduler == warmup_decay || training.lr_scheduler == warmup_cosine;
+  return {.kind = training.lr_scheduler,
+          .peak = training.learning_rate,
+          .minimum = training.min_learning_rate,
+          .warmup_steps = training.warmup_steps,
+          .total_steps = has_end ? law.lr_total_steps.value_or(run_steps) : run_steps,
+          .warmup = {.type = law.warmup_type,
+                     .minimum = law.warmup_min_learning_rate,
+                     .minimum_ratio = law.warmup_min_ratio,
+                     .cosine_ratio = law.cos_min_ratio},
+          .cycle = {.minimum = law.cycle_min_learning_rate.value_or(0),
+                    .first_steps = law.cycle_first_step_size,
+                    .second_steps = law.cycle_second_step_size,
+                    .decay_steps = law.decay_step_size,
+                    .decay_rate = law.decay_lr_rate},
+          .range_test = {.minimum = law.range_test_min_learning_rate,
+                         .step_size = law.range_test_step_size,
+                         .rate = law.range_test_step_rate,
+                         .staircase = law.range_test_staircase}};
+}
+
 }  // namespace
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
@@ -228,11 +253,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                 .measures = plan.monitor.wall_clock_breakdown,
                 .gradient_clipping = plan.training.gradient_clipping,
                 .optimizer = optimizer_of(plan, resume)};
-  run.law = {.kind = plan.training.lr_scheduler,
-             .peak = plan.training.learning_rate,
-             .minimum = plan.training.min_learning_rate,
-             .warmup_steps = plan.training.warmup_steps,
-             .total_steps = run.total_steps};
+  run.law = law_of(plan, run.total_steps);
   return run;
 }
 

@@ -135,34 +135,6 @@ TEST(Plans, KeysOfLaterWorkMaySayOff) {
   EXPECT_EQ(to_yaml(plan), to_yaml(plan_of(kSmall)));
 }
 
-TEST(Plans, OptimizersHaveDefaultsOfTheirOwn) {
-  const auto training = [](const std::string& name) { return plan_of(kSmall, {name}).training; };
-  for (const char* text : {"training.optimizer=adamw", "training.optim=adamw_torch", "training.optim=adamw_torch_fused",
-                           "training.optimizer=AdamW", "training.seed=0"}) {
-    EXPECT_EQ(training(text).optimizer, Optimizer::adamw) << text;
-    EXPECT_EQ(training(text).weight_decay, 0.1) << text;
-    EXPECT_EQ(training(text).adam_beta2, 0.95) << text;
-    EXPECT_EQ(training(text).adam_eps, 1e-8) << text;
-  }
-  EXPECT_EQ(training("training.optimizer=Adam").weight_decay, 0);
-  EXPECT_EQ(training("training.optim=sgd").optimizer, Optimizer::sgd);
-  EXPECT_EQ(training("training.optimizer=SGD").weight_decay, 0);
-  EXPECT_EQ(training("training.optimizer=Adagrad").adam_eps, 1e-10);
-  EXPECT_EQ(training("training.optimizer=Lion").adam_beta2, 0.99);
-  EXPECT_EQ(training("training.optimizer=Lion").weight_decay, 0.1);
-}
-
-TEST(Plans, KeysThatTheOptimizerDoesNotUseAreANotice) {
-  const Plan plan = plan_of(kSmall + "  optimizer: sgd\n  adam_beta1: 0.8\n  adam_eps: 1e-8\n  sgd_momentum: 0.9\n");
-  EXPECT_TRUE(has_notice(plan, "run.yaml:10:3: training.adam_beta1 has no effect: sgd does not use it"));
-  EXPECT_EQ(plan.notices.size(), 2u);  // the other: sgd_momentum is Megatron's name
-  EXPECT_TRUE(has_notice(plan_of(kSmall, {"training.momentum=0.5"}), "adamw does not use it"));
-  for (const char* name : {"adamw", "adam", "sgd", "adagrad", "lion"}) {
-    const Plan resolved = plan_of(to_yaml(plan_of(kSmall, {std::string("training.optimizer=") + name})));
-    EXPECT_FALSE(has_notice(resolved, "does not use it")) << name;
-  }
-}
-
 TEST(Plans, ListsOfWordsAreWrittenInManyWays) {
   const std::vector<Receiver> tensorboard = {Receiver::tensorboard};
   for (const char* text : {"tensorboard", "[tensorboard]", "\"TensorBoard\"", "[none, 'tensorboard', jsonl]", "all",
@@ -278,6 +250,20 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.adam_beta1", "0.8"},
                                                                        {"training.adam_beta2", "0.99"},
                                                                        {"training.adam_eps", "1e-6"},
+                                                                       {"training.warmup_type", "linear"},
+                                                                       {"training.warmup_min_learning_rate", "1e-6"},
+                                                                       {"training.warmup_min_ratio", "0.1"},
+                                                                       {"training.cos_min_ratio", "0.1"},
+                                                                       {"training.lr_total_steps", "77"},
+                                                                       {"training.cycle_min_learning_rate", "1e-6"},
+                                                                       {"training.cycle_first_step_size", "5"},
+                                                                       {"training.cycle_second_step_size", "6"},
+                                                                       {"training.decay_step_size", "7"},
+                                                                       {"training.decay_lr_rate", "0.1"},
+                                                                       {"training.range_test_min_learning_rate", "1"},
+                                                                       {"training.range_test_step_size", "8"},
+                                                                       {"training.range_test_step_rate", "0.1"},
+                                                                       {"training.range_test_staircase", "true"},
                                                                        {"training.optimizer", "adam"},
                                                                        {"training.momentum", "0.9"},
                                                                        {"training.nesterov", "true"},
@@ -291,6 +277,16 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
+    // Of a law that it decides.
+    for (const char* law : {"warmup_decay", "warmup_cosine", "one_cycle", "lr_range_test"}) {
+      const Overrides choice = {std::string("training.lr_scheduler=") + law, "training.cycle_min_learning_rate=1e-5"};
+      if (key_named(key).decides(plan_of(kSmall))) break;
+      if (key_named(key).decides(plan_of(kSmall, choice))) {
+        overrides.push_back(choice[0]);
+        if (key != "training.cycle_min_learning_rate") overrides.push_back(choice[1]);
+        break;
+      }
+    }
     if (key == "training.momentum") overrides.emplace_back("training.optimizer=sgd");
     if (key == "training.nesterov") overrides = {text, "training.momentum=0.8", "training.optimizer=sgd"};
     if (key == "training.initial_accumulator_value") overrides.emplace_back("training.optimizer=adagrad");
@@ -339,6 +335,12 @@ TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
             digest);
   EXPECT_EQ(numeric_digest(plan_of(kSmall, {"training.momentum=0.9"})), digest);
   EXPECT_EQ(numeric_digest(plan_of(kSmall, {"training.initial_accumulator_value=2"})), digest);
+  EXPECT_EQ(numeric_digest(plan_of(kSmall, {"training.decay_step_size=2", "training.warmup_type=linear"})), digest);
+  for (const char* law : {"one_cycle", "warmup", "lr_range_test"}) {  // blind for the end of the run
+    const Overrides short_run = {std::string("training.lr_scheduler=") + law, "training.cycle_min_lr=1e-5"};
+    const Overrides long_run = {short_run[0], short_run[1], "training.max_steps=99"};
+    EXPECT_EQ(numeric_digest(plan_of(kSmall, short_run)), numeric_digest(plan_of(kSmall, long_run))) << law;
+  }
   const Overrides constant = {"training.lr_scheduler=constant"};
   const Overrides longer = {"training.lr_scheduler=constant", "training.max_steps=99"};
   EXPECT_EQ(numeric_digest(plan_of(kSmall, constant)), numeric_digest(plan_of(kSmall, longer)));

@@ -82,6 +82,18 @@ TEST(Resume, Bf16AndReducingOnceAStepResumeBitEqualToo) {
   expect_equal(run_with_stops(run, {1, 5}, [](std::size_t) { return 3; }), run_whole(run));
 }
 
+TEST(Resume, GoesOnAlongEveryLaw) {
+  for (const char* law : {"warmup", "warmup_decay", "warmup_cosine", "one_cycle", "lr_range_test"}) {
+    SCOPED_TRACE(law);
+    TinyRun run{.ranks = 2, .micro_batches = 4, .steps = 9};
+    run.overrides = {std::string("training.lr_scheduler=") + law, "training.cycle_min_learning_rate=1e-4",
+                     "training.cycle_first_step_size=3", "training.range_test_step_size=3"};
+    const TinyResult whole = run_whole(run);
+    expect_equal(run_with_stops(run, {2, 6}, [](std::size_t) { return 2; }), whole);
+    EXPECT_NE(whole.learning_rates[2], whole.learning_rates[3]);
+  }
+}
+
 TEST(Resume, PaddedSamplesResumeBitEqualOnAnotherNumberOfRanks) {
   TinyRun run{.ranks = 2, .micro_batches = 6, .data = short_documents().folder};
   run.overrides = {"data.packing=padded", "data.num_workers=0"};

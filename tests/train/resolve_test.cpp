@@ -1,0 +1,71 @@
+// What the plan says of optimizer and law reaches the engine and the law.
+#include "train/resolve.h"
+
+#include <gtest/gtest.h>
+
+#include "train/tiny_run.h"
+
+namespace trireme::testing {
+namespace {
+
+train::ResolvedRun resolved(const std::vector<std::string>& overrides) {
+  return train::resolve(tiny_plan({.output_dir = "unused", .overrides = overrides}), {300, 1000}, 1);
+}
+
+TEST(Resolve, HandsTheOptimizersOptionsOn) {
+  const optim::OptimizerOptions lion =
+      resolved({"training.optimizer=lion", "training.adam_beta1=0.8"}).engine.optimizer;
+  EXPECT_EQ(lion.kind, config::Optimizer::lion);
+  EXPECT_EQ(lion.beta1, 0.8);
+  EXPECT_EQ(lion.beta2, 0.99);
+  EXPECT_EQ(lion.weight_decay, 0.1);
+  const optim::OptimizerOptions sgd =
+      resolved({"training.optimizer=sgd", "training.momentum=0.7", "training.nesterov=true"}).engine.optimizer;
+  EXPECT_EQ(sgd.momentum, 0.7);
+  EXPECT_TRUE(sgd.nesterov);
+  EXPECT_EQ(sgd.weight_decay, 0);
+  const optim::OptimizerOptions adagrad =
+      resolved({"training.optimizer=adagrad", "training.initial_accumulator_value=0.2"}).engine.optimizer;
+  EXPECT_EQ(adagrad.initial_accumulator_value, 0.2);
+  EXPECT_EQ(adagrad.eps, 1e-10);
+}
+
+TEST(Resolve, HandsTheLawsParametersOn) {
+  const auto rates = [](std::vector<std::string> overrides, const std::string& law) {
+    overrides.push_back("training.lr_scheduler=" + law);
+    const optim::Law made = resolved(overrides).law;
+    std::vector<double> all;
+    for (int step = 1; step <= 12; ++step) all.push_back(learning_rate(made, step));
+    return all;
+  };
+  const auto near = [](const std::vector<double>& rates, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(rates[i], expected[i], 1e-12) << "step " << i + 1;
+  };
+  // Steps 1 and 2 have the rate of the start; the run has 20 steps.
+  const std::vector<std::string> warmup = {"training.learning_rate=1", "training.warmup_steps=4",
+                                           "training.warmup_type=linear", "training.warmup_min_learning_rate=0.2"};
+  near(rates(warmup, "warmup"), {0.2, 0.2, 0.4, 0.6, 0.8, 1, 1});
+  near(rates(warmup, "warmup_decay"), {0.2, 0.2, 0.4, 0.6, 0.8, 1, 0.2 + 0.8 * 15 / 16});
+  std::vector<std::string> sooner = warmup;
+  sooner.emplace_back("training.lr_total_steps=8");
+  near(rates(sooner, "warmup_decay"), {0.2, 0.2, 0.4, 0.6, 0.8, 1, 0.8, 0.6, 0.4, 0.2, 0.2});
+  sooner.emplace_back("training.warmup_min_ratio=0.5");
+  sooner.emplace_back("training.cos_min_ratio=0.1");
+  near(rates(sooner, "warmup_cosine"),
+       {0, 0.5, 0.625, 0.75, 0.875, 0.1 + 0.9 * 0.8535533905932737, 0.55, 0.1 + 0.9 * 0.1464466094067263, 0.1, 0.1});
+  near(rates({"training.learning_rate=5", "training.cycle_min_learning_rate=1", "training.cycle_first_step_size=2",
+              "training.cycle_second_step_size=4", "training.decay_step_size=2", "training.decay_lr_rate=0.5"},
+             "one_cycle"),
+       {1, 3, 5, 4, 3, 2, 1, 1 / 1.25, 1 / 1.5});
+  near(rates({"training.range_test_min_learning_rate=2", "training.range_test_step_size=2",
+              "training.range_test_step_rate=0.5"},
+             "lr_range_test"),
+       {2, 2.5, 3, 3.5, 4});
+  near(rates({"training.range_test_min_learning_rate=2", "training.range_test_step_size=2",
+              "training.range_test_step_rate=0.5", "training.range_test_staircase=true"},
+             "lr_range_test"),
+       {2, 2, 3, 3, 4});
+}
+
+}  // namespace
+}  // namespace trireme::testing
