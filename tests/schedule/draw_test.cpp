@@ -133,7 +133,8 @@ TEST(Drawing, TakesAnyRates) {
         EXPECT_LE(line.size(), 80u) << line;
       }
       const TraceProcess planned{"planned", drawn.timeline};
-      for (const auto& event : trace_of(drawn, std::span(&planned, 1))["traceEvents"]) {
+      const nlohmann::json trace = trace_of(drawn, std::span(&planned, 1));
+      for (const auto& event : trace["traceEvents"]) {
         if (event["ph"] == "X") {
           EXPECT_GE(event["dur"], 0) << event["name"];
         }
