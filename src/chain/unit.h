@@ -121,7 +121,7 @@ class Unit {
   virtual void forward(const ForwardArguments& arguments) const;    // not the head's; throws there
   virtual void backward(const BackwardArguments& arguments) const;  // not the head's
   virtual LossResult loss(const LossArguments& arguments) const;    // the head's only
-  // The head's logits of the last position of each row: [B, V] float. Generation.
+  // The head's logits of one position of each row of the batch: [B, V] float. Generation.
   virtual void logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const;
 };
 
