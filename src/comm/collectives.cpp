@@ -29,6 +29,19 @@ void wait_all(Transfers& transfers) {
   transfers.clear();
 }
 
+// Every rank's part to every rank: part(r) is where rank r's lies here. Each begins with its neighbours.
+template <class Part>
+void exchange(Communicator& comm, Part part) {
+  const int me = comm.rank(), world_size = comm.world_size();
+  Transfers transfers;
+  for (int distance = 1; distance < world_size; ++distance) {
+    const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
+    transfers.push_back(comm.receive(part(from), from));
+    transfers.push_back(comm.send(part(me), to));
+  }
+  wait_all(transfers);
+}
+
 // The part of numel elements that a rank sums: slices of equal size, the last ones shorter or empty where they do not
 // come out even.
 struct Parts {
@@ -153,13 +166,7 @@ void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<s
   TRIREME_CHECK(all.size() == mine.size() * world_size, "all_gather: the result holds one part per rank");
   const auto part = [&](int rank) { return all.subspan(rank * mine.size(), mine.size()); };
   if (!mine.empty() && part(me).data() != mine.data()) std::memcpy(part(me).data(), mine.data(), mine.size());
-  Transfers transfers;
-  for (int distance = 1; distance < world_size; ++distance) {
-    const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
-    transfers.push_back(comm.receive(part(from), from));
-    transfers.push_back(comm.send(part(me), to));
-  }
-  wait_all(transfers);
+  exchange(comm, part);
 }
 
 void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* sum,
@@ -180,16 +187,9 @@ void ordered_all_reduce(Communicator& comm, float* values, std::int64_t numel) {
   const int me = comm.rank(), world_size = comm.world_size();
   const Parts parts{numel, (numel + world_size - 1) / world_size};
   OrderedSum(comm, values, DType::f32, values + parts.begin(me), parts, world_size).run(true);
-  const auto part = [&](int rank) {
+  exchange(comm, [&](int rank) {
     return std::as_writable_bytes(std::span(values + parts.begin(rank), static_cast<std::size_t>(parts.size(rank))));
-  };
-  Transfers transfers;
-  for (int distance = 1; distance < world_size; ++distance) {
-    const int from = (me + world_size - distance) % world_size, to = (me + distance) % world_size;
-    transfers.push_back(comm.receive(part(from), from));
-    transfers.push_back(comm.send(part(me), to));
-  }
-  wait_all(transfers);
+  });
 }
 
 }  // namespace trireme::comm
