@@ -64,9 +64,7 @@ std::string ModelState::prefix_of(StateKind kind) const {
 }
 
 Range ModelState::updated(int group) const {
-  const StorageGroup& own = groups_[group];
-  if (!spec_.groups[group].shards_optimizer) return {0, own.numel};
-  return {slice_ * own.slice_numel(), (slice_ + 1) * own.slice_numel()};
+  return spec_.groups[group].shards_optimizer ? slice_of(group) : Range{0, groups_[group].numel};
 }
 
 Range ModelState::held(StateKind kind, int group) const {
