@@ -5,6 +5,7 @@
 
 #include "layout/mesh.h"
 #include "schedule/build_check.h"
+#include "schedule/rank_classes.h"
 
 namespace trireme::schedule {
 namespace {
@@ -284,7 +285,7 @@ class Builder {
     reduce.reduce = kind;
     reduce.group = group;
     reduce.round = round;
-    reduce.participants = scatter ? participants(round) : size_of(scope);
+    reduce.participants = scatter ? working_ranks(options_, options_.replica_of(program_.rank), round) : size_of(scope);
     reduce.first = scatter && round == 0;
     reduce.element_count = chain_.groups[group].numel;
     if (scatter) append(reduce.reads, slots_[group]);
@@ -296,12 +297,6 @@ class Builder {
     return scope == Scope::shards     ? options_.shard_ranks()
            : scope == Scope::replicas ? options_.replicas
                                       : options_.world_size;
-  }
-
-  // How many ranks of this rank's replica work in the round: its first ones.
-  int participants(int round) const {
-    const int before = options_.replica_of(program_.rank) * options_.shard_ranks();
-    return std::clamp(split_.ranks_in_round(round) - before, 0, options_.shard_ranks());
   }
 
   // The group has its last contribution of the round (on the ranks that work in it).
