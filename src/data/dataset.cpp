@@ -225,7 +225,7 @@ struct Dataset::Impl {
   }
 
   void mark_documents(std::uint64_t begin, const SampleRows& rows) const {
-    const std::span<const std::uint64_t> document_end = ends();
+    const std::span<const std::uint64_t> document_end = ends().first(documents.end);
     auto next = std::upper_bound(document_end.begin(), document_end.end(), begin);
     std::int32_t start = 0;
     for (std::int64_t t = 0; t < options.sequence_length; ++t) {
