@@ -65,12 +65,12 @@ int run_plan(Arguments arguments) {
   if (!command.schedule_file.empty()) {
     const schedule::TraceProcess planned{"planned", prediction.timeline};
     write_file_atomic(command.schedule_file,
-                      schedule::to_chrome_trace(run.step.chain, run.step.options, run.step.program,
+                      schedule::to_chrome_trace(run.step.chain, run.step.options, run.step.program(),
                                                 std::span(&planned, 1), command.rates.words()));
   }
   print(run.text);
   print(prediction.text + "\n");
-  print(schedule::draw_step(run.step.chain, run.step.program, prediction.timeline, output_width()));
+  print(schedule::draw_step(run.step.chain, run.step.program(), prediction.timeline, output_width()));
   flush_output();
   return 0;
 }

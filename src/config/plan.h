@@ -111,6 +111,7 @@ struct DistributedPlan {
   int gather_ahead;                    // units
   std::int64_t reuse_distance;         // elements
   int gradient_slots;
+  bool overlap_comm;
   int timeout_seconds;
   bool operator==(const DistributedPlan&) const = default;
 };

@@ -121,7 +121,6 @@ std::vector<Key> idle_keys() {
                 {{"training.ddp_broadcast_buffers", kHuggingFace}}),
       no_effect("distributed.reduce_bucket_size", "each storage group is one collective"),
       no_effect("distributed.allgather_bucket_size", "each storage group is one collective"),
-      no_effect("distributed.overlap_comm", "reduction always overlaps the backward"),
       no_effect("distributed.contiguous_gradients", "gradients of a group are always contiguous"),
       no_effect("training.torch_compile", "there is no graph to compile"),
       no_effect("data.pin_memory", "batches are made in the memory that the step reads",

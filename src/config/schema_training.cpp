@@ -214,6 +214,12 @@ std::vector<Key> run_keys() {
        .range = from(1, 1024),
        .field = field<&Plan::distributed, &DistributedPlan::gradient_slots>(),
        .doc = "How many units' gradients may wait for their reduction while the backward goes on."},
+      {.name = "distributed.overlap_comm",
+       .type = Type::boolean,
+       .fallback = "true",
+       .field = field<&Plan::distributed, &DistributedPlan::overlap_comm>(),
+       .doc = "Communicate beside the computation, and where ranks update slices, run the update into the next step's "
+              "forward. false: one after another, for comparison."},
       {.name = "distributed.timeout_seconds",
        .type = Type::integer,
        .fallback = "600",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/failpoint.h"
 #include "chain/forward.h"
@@ -49,14 +50,17 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       options_(options),
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
-      state_(chain, plan_.groups, plan_.chain, plan_.program, options.optimizer, plan_.options.slice_of(comm.rank())),
+      state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank())),
       arena_(plan_.arena_bytes) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
   for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
-  for (const Instruction& instruction : plan_.program.instructions) bound_.push_back(bind(instruction));
+  for (const schedule::Program& program : plan_.programs) {
+    std::vector<Bound>& bound = bound_.emplace_back();
+    for (const Instruction& instruction : program.instructions) bound.push_back(bind(program, instruction));
+  }
   executor_ = std::make_unique<Executor>(
-      plan_.program, [this](int instruction) { run(instruction); },
+      plan_.programs, [this](int program, int instruction) { run(program, instruction); },
       [this] { comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step"); });
 }
 
@@ -80,18 +84,18 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
 
 Engine::~Engine() = default;
 
-Engine::Bound Engine::bind(const Instruction& instruction) const {
+Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& instruction) const {
   Bound bound;
   std::vector<std::byte*> slots(plan_.groups.size(), nullptr), whole(plan_.groups.size(), nullptr);
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     if (!plan_.chain.groups[group].shards_parameters) whole[group] = state_.weights(group);
   }
-  const auto place = [&](int buffer) { return arena_.at(plan_.program.buffers[buffer].offset); };
+  const auto place = [&](int buffer) { return arena_.at(program.buffers[buffer].offset); };
   const auto views = [&](const schedule::Buffer& buffer, std::byte* data) {
     return boundary_views(chain_.units[buffer.unit]->output(options_.micro_batch), data);
   };
   for (const int index : instruction.reads) {
-    const schedule::Buffer& buffer = plan_.program.buffers[index];
+    const schedule::Buffer& buffer = program.buffers[index];
     if (buffer.kind == BufferKind::activation) bound.input = views(buffer, place(index));
     if (buffer.kind == BufferKind::boundary_gradient) bound.grad_output = views(buffer, place(index));
     if (buffer.kind == BufferKind::saved) bound.saved = place(index);
@@ -99,7 +103,7 @@ Engine::Bound Engine::bind(const Instruction& instruction) const {
     if (buffer.kind == BufferKind::gathered) whole[buffer.group] = place(index);
   }
   for (const int index : instruction.writes) {
-    const schedule::Buffer& buffer = plan_.program.buffers[index];
+    const schedule::Buffer& buffer = program.buffers[index];
     const bool is_output = buffer.kind == BufferKind::activation || buffer.kind == BufferKind::recomputed_output;
     if (is_output) bound.output = views(buffer, place(index));
     if (buffer.kind == BufferKind::boundary_gradient) bound.grad_input = views(buffer, place(index));
@@ -139,16 +143,34 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   step_options_ = options;
   report_ = StepReport{};
   own_losses_.assign(batches.size(), 0.0);
-  if (options.record_spans || options_.measures) report_.spans.resize(plan_.program.instructions.size());
-  executor_->run(report_.spans);
-  if (options_.measures) report_.seconds = sum_of_seconds(report_.spans);
+  const std::size_t program = next_program();
+  report_.pass = plan_.programs[program].pass;
+  if (options.record_spans || options_.measures) report_.spans.resize(plan_.programs[program].instructions.size());
+  executor_->run(static_cast<int>(program), report_.spans);
+  is_pending_ = schedule::leaves_steps(report_.pass);
+  if (options_.measures) report_.seconds = sum_of_seconds();
   return report_;
 }
 
-void Engine::run(int index) {
+std::size_t Engine::next_program() const {
+  if (!plan_.overlaps_steps()) return 0;
+  return plan_.index_of(is_pending_ ? schedule::Pass::cycle : schedule::Pass::opening);
+}
+
+void Engine::drain() {
+  if (!std::exchange(is_pending_, false)) return;
+  executor_->run(static_cast<int>(plan_.index_of(schedule::Pass::drain)));
+}
+
+ModelState& Engine::state() {
+  TRIREME_CHECK(!is_pending_, "the state was asked for while a step is pending");
+  return state_;
+}
+
+void Engine::run(int program, int index) {
   failpoint("engine.instruction", comm_.rank());
-  const Instruction& instruction = plan_.program.instructions[index];
-  const Bound& bound = bound_[index];
+  const Instruction& instruction = plan_.programs[program].instructions[index];
+  const Bound& bound = bound_[program][index];
   switch (instruction.op) {
     case Op::count: return run_count();
     case Op::forward:
@@ -165,11 +187,12 @@ void Engine::run(int index) {
   }
 }
 
-StepReport::Seconds Engine::sum_of_seconds(std::span<const schedule::Span> spans) const {
+StepReport::Seconds Engine::sum_of_seconds() const {
+  const std::vector<schedule::Span>& spans = report_.spans;
   StepReport::Seconds sum;
   double computing = 0, whole = 0;
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    const Instruction& instruction = plan_.program.instructions[i];
+    const Instruction& instruction = plan_.program(report_.pass).instructions[i];
     const double seconds = spans[i].length();
     whole = std::max(whole, spans[i].end);
     if (instruction.lane == schedule::Lane::compute) computing += seconds;
@@ -321,6 +344,7 @@ void Engine::set_norm(double squares) {
   report_.gradient_norm = norm;
   const double limit = options_.gradient_clipping;
   report_.clip_factor = limit > 0 && norm > limit ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
+  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor};
 }
 
 void Engine::run_norm() {
@@ -334,8 +358,8 @@ void Engine::run_norm() {
 void Engine::run_step(const Instruction& instruction) {
   const int g = instruction.group;
   const StorageGroup& group = plan_.groups[g];
-  const kernels::OptimizerArguments arguments = optim::arguments_of(
-      options_.optimizer, step_options_.learning_rate, step_options_.step, report_.clip_factor, group.decay);
+  const kernels::OptimizerArguments arguments =
+      optim::arguments_of(options_.optimizer, update_.learning_rate, update_.step, update_.gradient_scale, group.decay);
   const std::int64_t numel = state_.updated(g).size();
   float* master = state_.updated_data(StateKind::master, g);
   const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;

@@ -4,8 +4,8 @@
 //   engine.state().initialize(seed);
 //   StepReport report = engine.step(batches, step_options);
 //
-// A step is closed: when step() returns, every lane has drained, weights are updated, and the communicator is free for
-// other use.
+// When step() returns, every lane has drained and the communicator is free for other use. Where plan().overlaps_steps()
+// the weights are then still those of the step before: the update runs into the next step(), or into drain().
 #pragma once
 #include <cstdint>
 #include <map>
@@ -36,8 +36,9 @@ struct EngineOptions {
   int gather_ahead = 1;
   std::int64_t reuse_distance = 0;  // elements; see schedule::Options
   int gradient_slots = 2;
-  int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
-  bool measures = false;         // StepReport::seconds
+  bool overlap = true;      // of lanes; and where ranks update slices, of STEP and its gathers with the next forward
+  int recompute_every = 0;  // every k-th of the units that keep something runs its forward again instead; 0: none
+  bool measures = false;    // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
 };
@@ -46,10 +47,15 @@ struct EngineOptions {
 struct StepPlan {
   std::vector<StorageGroup> groups;
   schedule::ChainSpec chain;
-  schedule::Options options;
-  schedule::Program program;
-  std::int64_t arena_bytes = 0;  // of the program's arena, or of an evaluation where that takes more
+  schedule::Options options;                                             // of programs.front()
+  std::vector<schedule::Program> programs;                               // closed; or cycle, opening, drain
+  const schedule::Program& program() const { return programs.front(); }  // of most steps
+  const schedule::Program& program(schedule::Pass pass) const { return programs[index_of(pass)]; }
+  std::size_t index_of(schedule::Pass pass) const;
+  std::int64_t persistent_bytes = 0;
+  std::int64_t arena_bytes = 0;  // of the programs' arena, or of an evaluation where that takes more
   std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
+  bool overlaps_steps() const { return programs.size() > 1; }
   bool has_sharded_parameters() const;
   bool updates_slices() const;  // each rank's own
 };
@@ -71,8 +77,9 @@ struct StepReport {
   std::vector<double> micro_batch_losses;  // sums, global order
   double gradient_norm = 0;                // before the clip
   double clip_factor = 1;
-  bool stop_requested = false;        // by any rank
-  std::vector<schedule::Span> spans;  // of plan().program's instructions, where they were to be recorded
+  bool stop_requested = false;  // by any rank
+  schedule::Pass pass = schedule::Pass::closed;
+  std::vector<schedule::Span> spans;  // of plan().program(pass)'s instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
   // beside the others, and `waiting` is the compute lane's time in no instruction.
   struct Seconds {
@@ -88,7 +95,11 @@ class Engine {
   ~Engine();
 
   const StepPlan& plan() const { return plan_; }
-  ModelState& state() { return state_; }
+
+  // The update of the last step, where it is pending; before evaluation, saving and any look at state(), which refuse
+  // to work without. Collective where ranks update slices.
+  void drain();
+  ModelState& state();
 
   // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Throws Error TR1302 when the
   // loss or the gradient norm is not finite: weights and optimizer state are then untouched.
@@ -108,8 +119,9 @@ class Engine {
 
  private:
   struct Bound;  // an instruction's views, resolved once
-  void run(int instruction);
-  StepReport::Seconds sum_of_seconds(std::span<const schedule::Span> spans) const;
+  void run(int program, int instruction);
+  std::size_t next_program() const;
+  StepReport::Seconds sum_of_seconds() const;
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
@@ -118,7 +130,7 @@ class Engine {
   void run_step(const schedule::Instruction& instruction);
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
-  Bound bind(const schedule::Instruction& instruction) const;
+  Bound bind(const schedule::Program& program, const schedule::Instruction& instruction) const;
   void gather_weights(int group, std::byte* whole);
   void make_subsets();
   void set_norm(double squares);
@@ -132,7 +144,7 @@ class Engine {
   StepPlan plan_;
   ModelState state_;
   Memory arena_;
-  std::vector<Bound> bound_;
+  std::vector<std::vector<Bound>> bound_;  // per program
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
       gaps_;  // per group: element ranges that no parameter covers
 
@@ -142,6 +154,14 @@ class Engine {
   std::vector<double> own_losses_;
   kernels::ExactSum own_squares_;
   StepReport report_;
+  // What STEP works with: as the buffer gradient_norm it is written by report and may outlive the pass.
+  struct Update {
+    double learning_rate = 0;
+    std::int64_t step = 0;
+    double gradient_scale = 1;
+  };
+  Update update_;
+  bool is_pending_ = false;
   std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
 };
 

@@ -26,6 +26,7 @@ std::vector<Tensor> Engine::gather_unit(std::size_t unit, std::byte* memory) {
 }
 
 LossResult Engine::evaluate(const Batch* batch) {
+  TRIREME_CHECK(!is_pending_, "an evaluation was asked for while a step is pending");
   std::byte* gathered = arena_.at(forward_bytes(chain_, options_.micro_batch));
   const auto parameters_of = [&](std::size_t unit) { return gather_unit(unit, gathered); };
   const std::size_t head = chain_.units.size() - 1;
@@ -46,6 +47,7 @@ void Engine::refresh_weights() {
 }
 
 std::span<const float> Engine::gather_state(StateKind kind, int group, std::vector<float>& storage) {
+  TRIREME_CHECK(!is_pending_, "the state was asked for while a step is pending");
   const auto held = static_cast<std::size_t>(state_.held(kind, group).size());
   const auto numel = static_cast<std::size_t>(plan_.groups[group].numel);
   const std::span<const float> mine(state_.data(kind, group), held);

@@ -9,12 +9,18 @@ namespace trireme::engine {
 
 using schedule::kNumLanes;
 
-Executor::Executor(const schedule::Program& program, Run run, std::function<void()> on_failure)
+Executor::Executor(std::span<const schedule::Program> programs, Run run, std::function<void()> on_failure)
     : run_(std::move(run)), on_failure_(std::move(on_failure)) {
+  for (const schedule::Program& program : programs) programs_.push_back(lanes_of(program));
+  thread_ = std::thread([this] { reduce_thread(); });
+}
+
+Executor::Lanes Executor::lanes_of(const schedule::Program& program) {
+  Lanes lanes;
   const auto& instructions = program.instructions;
   std::vector<int> position(instructions.size());  // 1-based place within its lane
   for (std::size_t i = 0; i < instructions.size(); ++i) {
-    Lane& lane = lanes_[static_cast<int>(instructions[i].lane)];
+    Lane& lane = lanes[static_cast<int>(instructions[i].lane)];
     lane.instructions.push_back(static_cast<int>(i));
     position[i] = static_cast<int>(lane.instructions.size());
   }
@@ -24,9 +30,9 @@ Executor::Executor(const schedule::Program& program, Run run, std::function<void
       int& count = counts[static_cast<int>(instructions[other].lane)];
       count = std::max(count, position[other]);
     }
-    lanes_[static_cast<int>(instruction.lane)].waits.push_back(counts);
+    lanes[static_cast<int>(instruction.lane)].waits.push_back(counts);
   }
-  thread_ = std::thread([this] { reduce_thread(); });
+  return lanes;
 }
 
 Executor::~Executor() {
@@ -38,18 +44,19 @@ Executor::~Executor() {
   thread_.join();
 }
 
-void Executor::run(std::span<schedule::Span> record) {
+void Executor::run(int program, std::span<schedule::Span> record) {
   {
     const std::lock_guard lock(mutex_);
+    program_ = program;
     record_ = record;
     if (!record_.empty()) start_ = std::chrono::steady_clock::now();
     TRIREME_CHECK(failure_ == nullptr, "an executor that failed was asked to run again");
-    for (Lane& lane : lanes_) lane.completed = 0;
+    for (Lane& lane : lanes()) lane.completed = 0;
     reduce_drained_ = false;
     ++generation_;
   }
   changed_.notify_all();
-  run_lane(lanes_[static_cast<int>(schedule::Lane::compute)]);
+  run_lane(lanes()[static_cast<int>(schedule::Lane::compute)]);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return reduce_drained_; });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
@@ -64,7 +71,7 @@ void Executor::reduce_thread() {
       if (stop_) return;
       seen = generation_;
     }
-    run_lane(lanes_[static_cast<int>(schedule::Lane::reduce)]);
+    run_lane(lanes()[static_cast<int>(schedule::Lane::reduce)]);
     {
       const std::lock_guard lock(mutex_);
       reduce_drained_ = true;
@@ -90,11 +97,11 @@ void Executor::run_lane(Lane& lane) {
 }
 
 void Executor::run_instruction(int index) {
-  if (record_.empty()) return run_(index);
+  if (record_.empty()) return run_(program_, index);
   const auto now = [this] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
   schedule::Span& span = record_[static_cast<std::size_t>(index)];
   span.start = now();
-  run_(index);
+  run_(program_, index);
   span.end = now();
 }
 
@@ -103,7 +110,7 @@ bool Executor::wait_for(const std::array<int, kNumLanes>& counts) {
   changed_.wait(lock, [&] {
     if (failure_ != nullptr) return true;
     for (int lane = 0; lane < kNumLanes; ++lane) {
-      if (lanes_[lane].completed < counts[lane]) return false;
+      if (lanes()[lane].completed < counts[lane]) return false;
     }
     return true;
   });

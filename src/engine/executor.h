@@ -1,4 +1,4 @@
-// Runs a lowered program: each lane in issue order, an instruction once its waits have completed.
+// Runs lowered programs, one at a time: each lane in issue order, an instruction once its waits have completed.
 //
 // The compute lane runs on the thread that calls run(), the reduce lane on a thread of the executor's own, for its
 // whole life. Knows order only; what an instruction does is the caller's function.
@@ -19,19 +19,20 @@ namespace trireme::engine {
 
 class Executor {
  public:
-  using Run = std::function<void(int instruction)>;  // index into program.instructions; called on the lane's thread
+  // Indices of a program and of its instruction; called on the lane's thread.
+  using Run = std::function<void(int program, int instruction)>;
 
-  // program must outlive the executor. on_failure is called once, from the failing lane's thread, when an instruction
+  // on_failure is called once, from the failing lane's thread, when an instruction
   // throws: it frees the other lane from a collective that will not complete.
-  Executor(const schedule::Program& program, Run run, std::function<void()> on_failure);
+  Executor(std::span<const schedule::Program> programs, Run run, std::function<void()> on_failure);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // One pass over the program; returns when every lane has drained. Rethrows the first exception of any lane; the
+  // One pass over a program; returns when every lane has drained. Rethrows the first exception of any lane; the
   // executor cannot run again after that. record: empty, or one span an instruction, which gets the seconds since run()
   // was called at which it started, after its waits, and ended. No clock is read where it is empty.
-  void run(std::span<schedule::Span> record = {});
+  void run(int program = 0, std::span<schedule::Span> record = {});
 
  private:
   struct Lane {
@@ -40,6 +41,9 @@ class Executor {
         waits;  // per instruction: how many of each lane must have completed
     int completed = 0;
   };
+  using Lanes = std::array<Lane, schedule::kNumLanes>;
+  static Lanes lanes_of(const schedule::Program& program);
+  Lanes& lanes() { return programs_[static_cast<std::size_t>(program_)]; }
   void run_lane(Lane& lane);
   void run_instruction(int index);
   void reduce_thread();
@@ -48,7 +52,8 @@ class Executor {
 
   Run run_;
   std::function<void()> on_failure_;
-  std::array<Lane, schedule::kNumLanes> lanes_;
+  std::vector<Lanes> programs_;
+  int program_ = 0;  // the one at work
   std::mutex mutex_;
   std::condition_variable changed_;
   std::exception_ptr failure_;

@@ -130,6 +130,13 @@ std::int64_t evaluation_bytes(const Chain& chain, const StepPlan& plan, const Ba
 
 }  // namespace
 
+std::size_t StepPlan::index_of(schedule::Pass pass) const {
+  const auto found = std::find_if(programs.begin(), programs.end(),
+                                  [&](const schedule::Program& program) { return program.pass == pass; });
+  TRIREME_CHECK(found != programs.end(), "the plan has no such pass");
+  return static_cast<std::size_t>(found - programs.begin());
+}
+
 bool StepPlan::has_sharded_parameters() const {
   return std::any_of(chain.groups.begin(), chain.groups.end(),
                      [](const schedule::GroupSpec& group) { return group.shards_parameters; });
@@ -139,6 +146,38 @@ bool StepPlan::updates_slices() const {
   return std::any_of(chain.groups.begin(), chain.groups.end(),
                      [](const schedule::GroupSpec& group) { return group.shards_optimizer; });
 }
+
+namespace {
+
+// One rank's program, proven together with those of one rank of each class: what runs is what was checked.
+schedule::Program proven_program(const StepPlan& plan, int rank) {
+  std::vector<int> ranks = schedule::representative_ranks(plan.options);
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+  std::vector<schedule::Program> programs;
+  for (const int r : ranks) {
+    programs.push_back(schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options));
+  }
+  const auto findings = schedule::verify_some(plan.chain, plan.options, ranks, programs);
+  if (!findings.empty()) {
+    throw Error(1310, "schedule of rank " + std::to_string(findings[0].rank), findings[0].what,
+                "nothing was started; this is a defect of Trireme, please report it with the configuration");
+  }
+  return std::move(programs[std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()]);
+}
+
+// What one pass leaves another finds.
+void check_same_places(const StepPlan& plan) {
+  for (const schedule::Program& program : plan.programs) {
+    for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+      const schedule::Buffer &buffer = program.buffers[i], &same = plan.program().buffers[i];
+      if (!schedule::is_persistent(buffer.kind) || buffer.micro_batch >= 0) continue;
+      TRIREME_CHECK(buffer.kind == same.kind && buffer.group == same.group && buffer.offset == same.offset,
+                    "the passes of a step disagree on what outlives them");
+    }
+  }
+}
+
+}  // namespace
 
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   StepPlan plan;
@@ -169,26 +208,25 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .accumulator_element_bytes = 4,
                   .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
                   .weights_are_master = fp32,
+                  .overlap = options.overlap,
                   .gradient_slots = options.gradient_slots,
                   .gather_once = options.sharding.gather_once,
                   .gather_ahead = options.gather_ahead,
                   .reuse_distance = options.reuse_distance};
-  const auto program_of = [&](int r) {
-    return schedule::lower(schedule::build_schedule(plan.chain, plan.options, r), plan.options);
-  };
-  // One of each class, and this rank's own: what runs is what was checked.
-  std::vector<int> ranks = schedule::representative_ranks(plan.options);
-  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
-  std::vector<schedule::Program> programs;
-  for (const int r : ranks) programs.push_back(program_of(r));
-  const auto findings = schedule::verify_some(plan.chain, plan.options, ranks, programs);
-  if (!findings.empty()) {
-    throw Error(1310, "schedule of rank " + std::to_string(findings[0].rank), findings[0].what,
-                "nothing was started; this is a defect of Trireme, please report it with the configuration");
+  std::vector<schedule::Pass> passes{schedule::Pass::closed};
+  if (options.overlap && plan.updates_slices()) {
+    passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};
   }
-  plan.program = std::move(programs[std::find(ranks.begin(), ranks.end(), rank) - ranks.begin()]);
-  plan.arena_bytes = std::max(plan.program.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
-  plan.memory_by_owner = memory_by_owner(plan.program, plan.arena_bytes);
+  for (const schedule::Pass pass : passes) {
+    plan.options.pass = pass;
+    plan.programs.push_back(proven_program(plan, rank));
+    plan.persistent_bytes = std::max(plan.persistent_bytes, plan.programs.back().persistent_bytes);
+    plan.arena_bytes = std::max(plan.arena_bytes, plan.programs.back().arena_bytes);
+  }
+  plan.options.pass = passes.front();
+  check_same_places(plan);
+  plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
+  plan.memory_by_owner = memory_by_owner(plan.program(), plan.arena_bytes);
   return plan;
 }
 

@@ -36,7 +36,9 @@ class Builder {
         options_(options),
         split_{options.num_micro_batches, options.world_size},
         visits_(list_visits(static_cast<int>(chain.units.size()), split_.rounds())),
-        gathered_(chain.groups.size(), -1) {
+        gathered_(chain.groups.size(), -1),
+        steps_left_(chain.groups.size(), true) {
+    program_.pass = options.pass;
     program_.rank = rank;
     program_.world_size = options.world_size;
     add_persistent_buffers();
@@ -44,6 +46,10 @@ class Builder {
   }
 
   Program build() {
+    if (options_.pass == Pass::drain) {
+      add_steps();
+      return std::move(program_);
+    }
     Instruction& count = emit(Op::count, Scope::world);
     count.element_count = 1;
     count.participants = options_.world_size;
@@ -51,7 +57,7 @@ class Builder {
     for (int visit = 0; visit < static_cast<int>(visits_.size()); ++visit) add_visit(visit);
     add_norm();
     add_report();
-    add_steps();
+    if (!leaves_steps(options_.pass)) add_steps();
     return std::move(program_);
   }
 
@@ -109,6 +115,11 @@ class Builder {
     }
   }
 
+  // Before a unit's weights are gathered or read.
+  void step_for(int visit) {
+    for (const int group : chain_.units[visits_[visit].unit].reads) add_step(group);
+  }
+
   void gather_for(int visit) {
     for (const auto& [group, next] : next_use_[visit]) {
       if (gathered_[group] >= 0) continue;
@@ -164,6 +175,7 @@ class Builder {
     const int micro_batch = split_.micro_batch(visit.round, program_.rank);
     if (visit.unit == 0 && (visit.op == Op::forward || head == 0)) begin_round();
     for (; gather_next_ <= index + options_.gather_ahead && gather_next_ < static_cast<int>(visits_.size());) {
+      if (begins_with_steps(options_.pass)) step_for(gather_next_);
       gather_for(gather_next_++);
     }
     if (micro_batch >= 0) {
@@ -331,19 +343,23 @@ class Builder {
   }
 
   void add_steps() {
-    for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) {
-      const GroupSpec& spec = chain_.groups[group];
-      if (!spec.trainable) continue;
-      const bool slice_of_whole = spec.shards_optimizer && !spec.shards_parameters;
-      Instruction& step = emit(Op::step);
-      step.group = group;
-      step.reads = {accumulators_[group], gradient_norm_};
-      append(step.reads, state_[group]);
-      if (options_.weights_are_master || slice_of_whole) step.reads.push_back(weights_[group]);
-      append(step.writes, state_[group]);
-      step.writes.push_back(weights_[group]);
-      if (slice_of_whole) add_gather(group, weights_[group]);
-    }
+    for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) add_step(group);
+  }
+
+  // Once a pass.
+  void add_step(int group) {
+    const GroupSpec& spec = chain_.groups[group];
+    if (!spec.trainable || !steps_left_[group]) return;
+    steps_left_[group] = false;
+    const bool slice_of_whole = spec.shards_optimizer && !spec.shards_parameters;
+    Instruction& step = emit(Op::step);
+    step.group = group;
+    step.reads = {accumulators_[group], gradient_norm_};
+    append(step.reads, state_[group]);
+    if (options_.weights_are_master || slice_of_whole) step.reads.push_back(weights_[group]);
+    append(step.writes, state_[group]);
+    step.writes.push_back(weights_[group]);
+    if (slice_of_whole) add_gather(group, weights_[group]);
   }
 
   const ChainSpec& chain_;
@@ -357,6 +373,7 @@ class Builder {
   std::vector<int> state_, accumulators_, losses_;
   int token_count_ = -1, loss_table_ = -1, gradient_norm_ = -1;
   std::vector<int> gathered_;  // -1: is not
+  std::vector<bool> steps_left_;
   // Of the round in hand; -1 where there is none (yet).
   std::vector<int> activations_, saved_, boundary_gradients_, slots_;
   std::vector<int> missing_;  // contributions to the groups' gradients still to come

@@ -37,6 +37,8 @@ void check_groups(const ChainSpec& chain, const Options& options) {
                     unit.name + ": gradient for frozen group " + chain.groups[group].name);
       const auto begin = unit.gradients.begin();
       TRIREME_CHECK(std::find(begin, begin + i, group) == begin + i, unit.name + ": a group is listed twice");
+      TRIREME_CHECK(std::find(unit.reads.begin(), unit.reads.end(), group) != unit.reads.end(),
+                    unit.name + ": gradient for group " + chain.groups[group].name + " that it does not read");
       ++contributions[group];
     }
   }

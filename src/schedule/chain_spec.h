@@ -47,7 +47,23 @@ struct ChainSpec {
   std::vector<UnitSpec> units;  // in forward order; at least one; the last is the head
 };
 
+// What of a step a program holds. The STEPs, with the gathers behind them, may be left to the pass that follows: there
+// each comes before the first use of its weights, and the gathers hide behind the forward.
+enum class Pass : std::uint8_t {
+  closed,   // a whole step
+  opening,  // all but the STEPs, which are then pending
+  cycle,    // the pending STEPs, then all of the next step but its own
+  drain,    // the pending STEPs
+};
+constexpr bool begins_with_steps(Pass pass) {
+  return pass == Pass::cycle || pass == Pass::drain;
+}
+constexpr bool leaves_steps(Pass pass) {
+  return pass == Pass::opening || pass == Pass::cycle;
+}
+
 struct Options {
+  Pass pass = Pass::closed;
   int world_size = 1;
   int replicas = 1;           // the ranks are so many sets of shard_ranks() neighbours; each set holds all slices
   int num_micro_batches = 1;  // M, over all ranks (layout/mesh.h says whose is which)
@@ -56,6 +72,7 @@ struct Options {
   std::int64_t accumulator_element_bytes = 4;
   std::int64_t state_bytes_per_element = 12;  // master, first and second moment
   bool weights_are_master = true;             // fp32 compute: units read the master weights themselves
+  bool overlap = true;                        // false: one instruction at a time, of all lanes
   int gradient_slots = 2;  // how many units' gradients may wait for REDUCE while BACKWARD goes on; at least 1
   // Of sharded parameters:
   bool gather_once = false;         // they stay gathered from their first use in the step to their last

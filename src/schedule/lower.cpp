@@ -89,7 +89,8 @@ struct Users {
 
 class WaitFinder {
  public:
-  explicit WaitFinder(Program& program) : program_(program), done_(program.instructions.size(), kNone) {}
+  WaitFinder(Program& program, bool overlap)
+      : program_(program), overlap_(overlap), done_(program.instructions.size(), kNone) {}
 
   void run() {
     for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
@@ -112,6 +113,7 @@ class WaitFinder {
     const auto need = [&](int other) {
       if (other >= 0) raise(needs, lane_of(program_.instructions[other]), other);
     };
+    if (!overlap_) need(index - 1);
     const Instruction& instruction = program_.instructions[index];
     for (const int id : instruction.reads) visit(id, [&](Users& users) { need(users.writer); });
     for (const int id : instruction.writes) {
@@ -159,6 +161,7 @@ class WaitFinder {
   }
 
   Program& program_;
+  const bool overlap_;
   std::vector<LaneIndices> done_;  // per instruction: what has completed when it begins
   LaneIndices last_of_lane_ = kNone;
   ByteMap<Users> persistent_, arena_;
@@ -168,7 +171,7 @@ class WaitFinder {
 
 Program lower(Program schedule, const Options& options) {
   place_buffers(schedule, options);
-  WaitFinder(schedule).run();
+  WaitFinder(schedule, options.overlap).run();
   return schedule;
 }
 

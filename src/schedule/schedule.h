@@ -113,8 +113,9 @@ struct Instruction {
   std::vector<int> waits;          // set by lower(): earlier instructions, of other lanes, that must have completed
 };
 
-// One rank's step, closed and drained: it starts with everything at rest and ends so.
+// One rank's pass, drained: it starts with everything at rest and ends so.
 struct Program {
+  Pass pass = Pass::closed;
   int rank = 0, world_size = 1;
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;  // the issue order; each lane runs its own in this order

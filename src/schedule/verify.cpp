@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <tuple>
 
 #include "schedule/place.h"
@@ -19,7 +18,6 @@ bool in_range(int index, std::size_t count) {
 
 void check_buffers(Inspection& inspection) {
   const Program& program = inspection.program;
-  std::set<std::tuple<BufferKind, int, int>> persistent;
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
     const Buffer& buffer = program.buffers[id];
     const std::string name = inspection.buffer_name(id);
@@ -32,9 +30,33 @@ void check_buffers(Inspection& inspection) {
     if (buffer.offset % kPlaceAlignment != 0) {
       inspection.report(-1, name + " at " + std::to_string(buffer.offset) + " is not aligned");
     }
-    if (is_persistent(buffer.kind) && !persistent.insert({buffer.kind, buffer.group, buffer.micro_batch}).second) {
-      inspection.report(-1, name + " exists twice");
-    }
+  }
+}
+
+// What outlives the pass is all there, once, in its size and in places of its own: other passes count on it.
+void check_persistent(Inspection& inspection) {
+  const Program& program = inspection.program;
+  const auto key = [](const Buffer& b) { return std::tuple(b.kind, b.group, b.micro_batch, b.bytes); };
+  std::vector<std::tuple<BufferKind, int, int, std::int64_t>> found, expected;
+  std::vector<int> by_place;
+  for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+    if (!is_persistent(program.buffers[id].kind)) continue;
+    found.push_back(key(program.buffers[id]));
+    by_place.push_back(id);
+  }
+  for (const Buffer& buffer : expected_persistent(inspection.chain, inspection.options, inspection.rank)) {
+    expected.push_back(key(buffer));
+  }
+  std::sort(found.begin(), found.end());
+  std::sort(expected.begin(), expected.end());
+  if (found != expected) inspection.report(-1, "the buffers that outlive the pass are not those of this plan");
+  std::sort(by_place.begin(), by_place.end(),
+            [&](int a, int b) { return program.buffers[a].offset < program.buffers[b].offset; });
+  for (std::size_t i = 1; i < by_place.size(); ++i) {
+    const Buffer& before = program.buffers[by_place[i - 1]];
+    if (before.offset + before.bytes <= program.buffers[by_place[i]].offset) continue;
+    inspection.report(
+        -1, inspection.buffer_name(by_place[i]) + " lies in the bytes of " + inspection.buffer_name(by_place[i - 1]));
   }
 }
 
@@ -159,7 +181,9 @@ void check_structure(Inspection& inspection) {
     inspection.report(
         -1, "the program is rank " + std::to_string(program.rank) + "'s of " + std::to_string(program.world_size));
   }
+  if (program.pass != inspection.options.pass) inspection.report(-1, "the program is another pass of the step");
   check_buffers(inspection);
+  check_persistent(inspection);
   check_instructions(inspection);
 }
 

@@ -23,7 +23,10 @@ class MeaningChecker {
     for (const UnitSpec& unit : chain_.units) {
       for (const int group : unit.gradients) ++groups_[group].contributors;
     }
-    for (Group& group : groups_) group.contributions.assign(split_.num_micro_batches, 0);
+    for (std::size_t group = 0; group < groups_.size(); ++group) {
+      groups_[group].contributions.assign(split_.num_micro_batches, 0);
+      groups_[group].pending = chain_.groups[group].trainable && begins_with_steps(options().pass);
+    }
     for (int round = 0; round < split_.rounds(); ++round) own_rounds_ += split_.micro_batch(round, rank()) >= 0;
   }
 
@@ -43,6 +46,7 @@ class MeaningChecker {
     int rounds = 0;                  // summed into the accumulator so far
     std::size_t completions = 0;     // reductions after the rounds so far
     bool complete = false;           // the accumulator holds the global sum
+    bool pending = false;            // it holds that of the step before
     bool stepped = false;
     bool gathered_after = false;  // whole weights that are updated in slices: all ranks have all slices
     int gathered = -1;            // sharded parameters: the buffer that holds them whole now
@@ -111,13 +115,19 @@ class MeaningChecker {
     expect(instruction.element_count == spec.numel, "has a wrong count");
     if (spec.shards_parameters) {
       expect(group.gathered < 0, "comes while the group is gathered");
-      expect(!group.stepped, "gathers weights that were stepped already");
+      check_freshness(group, "gathers");
       group.gathered = instruction.writes.empty() ? -1 : instruction.writes.front();
       return;
     }
     expect(spec.shards_optimizer, "has nothing to gather");
     expect(group.stepped && !group.gathered_after, "does not come once after its step");
     group.gathered_after = true;
+  }
+
+  // A pass that begins with the pending STEPs works on the weights behind them, another one on those before its own.
+  void check_freshness(const Group& group, const std::string& verb) {
+    expect(!group.pending, verb + " weights before their step");
+    expect(!group.stepped || begins_with_steps(options().pass), verb + " weights that were stepped already");
   }
 
   void check_release(const Instruction& instruction) {
@@ -148,7 +158,11 @@ class MeaningChecker {
     done = true;
     for (std::size_t i = 0; i < unit.reads.size(); ++i) {
       const Group& group = groups_[unit.reads[i]];
-      expect(!group.stepped, "reads weights that were stepped already");
+      check_freshness(group, "reads");
+      const bool sliced =
+          chain_.groups[unit.reads[i]].shards_optimizer && !chain_.groups[unit.reads[i]].shards_parameters;
+      expect(!begins_with_steps(options().pass) || !sliced || group.gathered_after,
+             "reads weights before their gather");
       if (!chain_.groups[unit.reads[i]].shards_parameters) continue;
       const int read = i < instruction.reads.size() ? instruction.reads[i] : -1;
       expect(read >= 0 && read == group.gathered, "reads weights that are not gathered");
@@ -185,6 +199,7 @@ class MeaningChecker {
     expect(instruction.first == (group.rounds == 0),
            instruction.first ? "overwrites the sum" : "adds to the sum of the step before");
     expect(!group.complete, "comes after the sum was completed");
+    expect(!group.pending, "comes before the step that the sum is for");
     ++group.rounds;
   }
 
@@ -272,22 +287,37 @@ class MeaningChecker {
     Group& group = groups_[instruction.group];
     expect(chain_.groups[instruction.group].trainable, "changes a frozen group");
     expect(!group.stepped, "comes twice");
-    expect(reported_ && group.complete, "comes before report or sum");
+    if (begins_with_steps(options().pass)) {
+      expect(group.rounds == 0 && !normed_, "comes after the sum that it is for");
+    } else {
+      expect(reported_ && group.complete, "comes before report or sum");
+      expect(!leaves_steps(options().pass), "is left to the next pass");
+    }
     group.stepped = true;
+    group.pending = false;
   }
 
   void check_end() {
-    expect(counted_, "count is missing");
-    expect(reported_, "report is missing");
-    expect(normed_, "norm is missing");
+    const bool works = options().pass != Pass::drain, steps = options().pass != Pass::opening;
+    expect(counted_ == works, works ? "count is missing" : "count is too much");
+    expect(reported_ == works, works ? "report is missing" : "report is too much");
+    expect(normed_ == works, works ? "norm is missing" : "norm is too much");
     for (std::size_t group = 0; group < groups_.size(); ++group) {
-      expect(!chain_.groups[group].trainable || groups_[group].stepped,
-             "step " + chain_.groups[group].name + " is missing");
+      if (!chain_.groups[group].trainable) {
+        expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
+        continue;
+      }
+      expect(groups_[group].stepped == steps,
+             "step " + chain_.groups[group].name + (steps ? " is missing" : " is too much"));
       expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
       const bool needs_gather = chain_.groups[group].shards_optimizer && !chain_.groups[group].shards_parameters;
-      expect(!needs_gather || groups_[group].gathered_after,
+      expect(!needs_gather || !steps || groups_[group].gathered_after,
              "gather " + chain_.groups[group].name + " is missing after its step");
     }
+    if (works) check_all_work_done();
+  }
+
+  void check_all_work_done() {
     for (int unit = 0; unit < static_cast<int>(chain_.units.size()); ++unit) {
       const bool head = unit == static_cast<int>(chain_.units.size()) - 1;
       for (int micro_batch = rank(); micro_batch < split_.num_micro_batches; micro_batch += split_.num_data_ranks) {

@@ -32,7 +32,8 @@ class OrderChecker {
     for (int id = 0; id < static_cast<int>(program_.buffers.size()); ++id) {
       const BufferKind kind = program_.buffers[id].kind;
       const bool kept = kind == BufferKind::weights || kind == BufferKind::weight_slice || kind == BufferKind::state;
-      if (kept) assign(id, {id, -1, kNever});
+      const bool of_sums = kind == BufferKind::accumulator || kind == BufferKind::gradient_norm;
+      if (kept || (of_sums && begins_with_steps(pass()))) assign(id, {id, -1, kNever});
     }
     for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
       const Instruction& instruction = program_.instructions[index];
@@ -48,6 +49,7 @@ class OrderChecker {
   }
 
  private:
+  Pass pass() const { return inspection_.options.pass; }
   int lane_of(int index) const { return static_cast<int>(program_.instructions[index].lane); }
 
   // What has completed when an instruction begins: its lane up to it, its waits, and all that those knew completed.
@@ -117,7 +119,9 @@ class OrderChecker {
     for (int id = 0; id < static_cast<int>(program_.buffers.size()); ++id) {
       const Buffer& buffer = program_.buffers[id];
       const bool is_entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
-      if (!is_persistent(buffer.kind) || is_entry || buffer.kind == BufferKind::accumulator) continue;
+      const bool is_report = buffer.kind == BufferKind::losses || buffer.kind == BufferKind::token_count;
+      if (!is_persistent(buffer.kind) || is_entry || (is_report && pass() == Pass::drain)) continue;
+      if (buffer.kind == BufferKind::accumulator && !leaves_steps(pass())) continue;
       check_held(-1, id, " does not survive the step");
     }
   }

@@ -45,6 +45,9 @@ struct Accesses {
 };
 Accesses expected_accesses(const ChainSpec& chain, const Options& options, int rank, const Instruction& instruction);
 
+// What outlives a pass, used by it or not; offsets are not set.
+std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& options, int rank);
+
 // Buffers by role and size, flags, counts and participants, every micro-batch once, sums complete and in order.
 void check_meaning(Inspection& inspection);
 

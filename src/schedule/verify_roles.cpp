@@ -138,6 +138,25 @@ Accesses of_gather(const Roles& roles, int group) {
 
 }  // namespace
 
+std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& options, int rank) {
+  const Roles roles{chain, options};
+  std::vector<Buffer> buffers;
+  for (int group = 0; group < static_cast<int>(chain.groups.size()); ++group) {
+    add(buffers, roles.kept_weights(group));
+    if (!chain.groups[group].trainable) continue;
+    add(buffers, roles.state(group));
+    add(buffers, roles.accumulator(group));
+  }
+  add(buffers, Roles::scalars(BufferKind::token_count, -1, 1));
+  add(buffers, Roles::scalars(BufferKind::losses, -1, options.num_micro_batches));
+  add(buffers, Roles::scalars(BufferKind::gradient_norm, -1, 1));
+  if (options.pass == Pass::drain) return buffers;
+  for (int micro_batch = rank; micro_batch < options.num_micro_batches; micro_batch += options.world_size) {
+    add(buffers, Roles::scalars(BufferKind::losses, micro_batch, 1));
+  }
+  return buffers;
+}
+
 Accesses expected_accesses(const ChainSpec& chain, const Options& options, int rank, const Instruction& instruction) {
   const Roles roles{chain, options};
   switch (instruction.op) {

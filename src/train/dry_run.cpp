@@ -63,7 +63,7 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);
   text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
-                      step.program.instructions.size(), rank);
+                      step.program().instructions.size(), rank);
   text += fmt::format("memory of rank {}\n", rank);
   std::int64_t total = 0;
   for (const auto& [owner, bytes] : step.memory_by_owner) {

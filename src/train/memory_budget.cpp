@@ -101,7 +101,7 @@ std::string mebibytes(std::int64_t bytes) {
 }
 
 std::int64_t planned_bytes(const engine::StepPlan& step) {
-  return step.program.persistent_bytes + step.arena_bytes;
+  return step.persistent_bytes + step.arena_bytes;
 }
 
 void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan) {

@@ -8,19 +8,21 @@
 
 namespace trireme::train {
 
-Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates) {
-  std::vector<schedule::Program> programs{step.program};
-  for (const int rank : schedule::representative_ranks(step.options)) {
-    programs.push_back(schedule::lower(schedule::build_schedule(step.chain, step.options, rank), step.options));
+Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates, std::optional<schedule::Pass> pass) {
+  schedule::Options options = step.options;
+  options.pass = pass.value_or(options.pass);
+  std::vector<schedule::Program> programs{step.program(options.pass)};
+  for (const int rank : schedule::representative_ranks(options)) {
+    programs.push_back(schedule::lower(schedule::build_schedule(step.chain, options, rank), options));
   }
-  Prediction prediction{{}, std::move(schedule::simulate(step.chain, step.options, programs, rates).front())};
+  Prediction prediction{{}, std::move(schedule::simulate(step.chain, options, programs, rates).front())};
   const schedule::Timeline& timeline = prediction.timeline;
   std::string& text = prediction.text;
   const auto add = [&](const std::string& what, double seconds) {
     text += fmt::format("  {:<28}{:>9.{}f} ms\n", what, seconds * 1e3, seconds < 0.01 ? 3 : 1);
   };
   const double compute = timeline.busy_s[static_cast<int>(schedule::Lane::compute)];
-  text += fmt::format("predicted step of rank {} ({})\n", step.program.rank, rates.words());
+  text += fmt::format("predicted step of rank {} ({})\n", programs.front().rank, rates.words());
   add("step", timeline.step_s);
   add("compute lane at work", compute);
   add("reduce lane at work", timeline.communication_s());

@@ -45,6 +45,7 @@ struct BatchLoss {
 void Trainer::evaluate() {
   if (held_out_ == nullptr || evaluated_step_ == step_) return;
   evaluated_step_ = step_;
+  engine_->drain();
   const std::uint64_t whole = held_out_->num_samples();
   const std::uint64_t wanted = std::min(
       whole, static_cast<std::uint64_t>(plan_.training.eval_samples.value_or(static_cast<std::int64_t>(whole))));

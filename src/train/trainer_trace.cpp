@@ -12,13 +12,13 @@ namespace trireme::train {
 void Trainer::write_trace(engine::StepReport report) {
   const engine::StepPlan& step = engine_->plan();
   const schedule::Rates rates;
-  const schedule::Timeline planned = predict(step, rates).timeline;
-  const schedule::Timeline measured = schedule::summarize(step.program, std::move(report.spans));
+  const schedule::Program& program = step.program(report.pass);
+  const schedule::Timeline planned = predict(step, rates, report.pass).timeline;
+  const schedule::Timeline measured = schedule::summarize(program, std::move(report.spans));
   const schedule::TraceProcess processes[] = {{"planned", planned}, {"measured", measured}};
   const auto file = plan_.output_dir / fmt::format("trace-step-{}-rank-{}.json", step_, comm_.rank());
   try {
-    write_file_atomic(file,
-                      schedule::to_chrome_trace(step.chain, step.options, step.program, processes, rates.words()));
+    write_file_atomic(file, schedule::to_chrome_trace(step.chain, step.options, program, processes, rates.words()));
   } catch (const Error& error) {
     log::warn(fmt::format("the timeline of step {} was not written: {}", step_, error.what()));
     return;

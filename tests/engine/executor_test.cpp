@@ -47,8 +47,8 @@ TEST(Executor, AnInstructionStartsAfterAllItsWaitsAndItsLaneInOrder) {
     std::vector<std::atomic<int>> runs(program.instructions.size());
     std::atomic<int> too_early{0};
     Executor executor(
-        program,
-        [&](int index) {
+        {&program, 1},
+        [&](int, int index) {
           const Instruction& instruction = program.instructions[index];
           for (const int other : instruction.waits) too_early += runs[other] <= runs[index];
           for (int other = 0; other < index; ++other) {
@@ -69,9 +69,9 @@ TEST(Executor, RecordsWhenEachInstructionRanOnlyWhenAsked) {
   std::mt19937 random(seed);
   const Program program = random_program(random, 40);
   Executor executor(
-      program, [](int) { std::this_thread::sleep_for(std::chrono::microseconds(50)); }, [] {});
+      {&program, 1}, [](int, int) { std::this_thread::sleep_for(std::chrono::microseconds(50)); }, [] {});
   std::vector<schedule::Span> spans(program.instructions.size());
-  executor.run(spans);
+  executor.run(0, spans);
   const auto recorded = spans;
   executor.run();
   std::array<double, schedule::kNumLanes> free{};
@@ -85,14 +85,27 @@ TEST(Executor, RecordsWhenEachInstructionRanOnlyWhenAsked) {
   }
 }
 
+TEST(Executor, RunsTheProgramThatWasAskedFor) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::array<Program, 2> programs{random_program(random, 30), random_program(random, 12)};
+  std::atomic<int> runs[2] = {0, 0};
+  Executor executor(
+      programs, [&](int program, int) { ++runs[program]; }, [] {});
+  for (const int program : {0, 1, 1, 0, 1}) executor.run(program);
+  EXPECT_EQ(runs[0], 2 * 30);
+  EXPECT_EQ(runs[1], 3 * 12);
+}
+
 TEST(Executor, LanesOverlap) {
   Program program;
   program.instructions = {on(Lane::reduce), on(Lane::compute)};
   std::atomic<bool> other_started{false};
   bool met = false;
   Executor executor(
-      program,
-      [&](int index) {
+      {&program, 1},
+      [&](int, int index) {
         if (index == 1) {
           other_started = true;
           return;
@@ -113,8 +126,8 @@ TEST(Executor, AFailureOfEitherLaneFreesTheOtherAndComesOut) {
     std::atomic<bool> freed{false};
     std::atomic<int> failures{0};
     Executor executor(
-        program,
-        [&](int index) {
+        {&program, 1},
+        [&](int, int index) {
           if (index == failing) throw std::runtime_error("broken on purpose");
           if (index == 1 - failing) {
             while (!freed)

@@ -247,6 +247,31 @@ TEST(BuildSchedule, GathersWholeWeightsAfterTheirStep) {
   }
 }
 
+// Each pending STEP comes right before the weights are needed, and the gather behind it hides behind the forward.
+TEST(BuildSchedule, PendingStepsRunIntoTheForward) {
+  const ChainSpec zero1 = shard(make_small_chain(1, false), false, false);
+  Options options{.pass = Pass::cycle, .world_size = 2, .num_micro_batches = 2, .gather_ahead = 1};
+  Lines lines = without_waits(zero1, options, 0);
+  const Lines head = {
+      "count",     "step embed",  "gather embed",      "step block0", "gather block0", "forward embed m0",
+      "step head", "gather head", "forward block0 m0", "loss head m0"};
+  ASSERT_GE(lines.size(), head.size());
+  EXPECT_EQ(Lines(lines.begin(), lines.begin() + 10), head);
+  EXPECT_EQ(lines.back(), "report");
+  options.gather_ahead = 0;
+  const ChainSpec zero3 = shard(make_small_chain(1, false), true, true);
+  lines = without_waits(zero3, options, 0);
+  EXPECT_EQ(Lines(lines.begin(), lines.begin() + 5),
+            (Lines{"count", "step embed", "gather embed", "forward embed m0", "release embed"}));
+  options.pass = Pass::drain;
+  EXPECT_EQ(without_waits(zero3, options, 1), (Lines{"step embed", "step block0", "step head"}));
+  options.pass = Pass::opening;
+  lines = without_waits(zero1, options, 0);
+  EXPECT_EQ(lines.front(), "count");
+  EXPECT_EQ(lines.back(), "report");
+  for (const std::string& line : lines) EXPECT_FALSE(line.starts_with("step")) << line;
+}
+
 // Slices in two replicas: within each micro-batch among the ranks of one, after the last one over both.
 TEST(BuildSchedule, SumsReplicasOnceAStep) {
   const ChainSpec chain = shard(make_small_chain(1, false), true, true);

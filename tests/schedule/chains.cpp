@@ -39,6 +39,7 @@ Case make_random_case(std::uint64_t seed) {
   Dice dice(seed);
   Case random;
   Options& options = random.options;
+  options.pass = static_cast<Pass>(dice.below(4));
   options.world_size = dice.between(1, 4);
   options.num_micro_batches = options.world_size + dice.below(7 - options.world_size);
   options.reduce_each_micro_batch = dice.chance(50);
@@ -94,13 +95,14 @@ Case make_random_case(std::uint64_t seed) {
 }
 
 std::string describe(const Case& random) {
+  constexpr const char* kPasses[] = {"closed", "opening", "cycle", "drain"};
   const Options& options = random.options;
-  return std::to_string(random.chain.units.size()) + " units, " + std::to_string(random.chain.groups.size()) +
-         " groups, " + std::to_string(options.world_size) + " ranks, " + std::to_string(options.num_micro_batches) +
-         " micro-batches, reduce_each_micro_batch " + std::to_string(options.reduce_each_micro_batch) + ", " +
-         std::to_string(options.gradient_slots) + " slots, " + std::to_string(options.replicas) + " replicas, ahead " +
-         std::to_string(options.gather_ahead) + (options.gather_once ? ", gathered once" : "") +
-         (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
+  return kPasses[static_cast<int>(options.pass)] + std::string(": ") + std::to_string(random.chain.units.size()) +
+         " units, " + std::to_string(random.chain.groups.size()) + " groups, " + std::to_string(options.world_size) +
+         " ranks, " + std::to_string(options.num_micro_batches) + " micro-batches, reduce_each_micro_batch " +
+         std::to_string(options.reduce_each_micro_batch) + ", " + std::to_string(options.gradient_slots) + " slots, " +
+         std::to_string(options.replicas) + " replicas, ahead " + std::to_string(options.gather_ahead) +
+         (options.gather_once ? ", gathered once" : "") + (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
 }
 
 }  // namespace trireme::schedule

@@ -155,21 +155,24 @@ void Interpreter::resolve_gather(const Rank& rank, Node& node) const {
   node.inputs = slices(rank, slice, options.compute_element_bytes, true, node);
 }
 
-// Of whole buffers whose slices are updated, only this rank's slice.
+// A persistent buffer; of a whole one whose slices are updated, only this rank's slice.
+Interpreter::Range Interpreter::updated(const Rank& rank, int id, bool& broken) const {
+  const Options& options = setting_.options;
+  const Buffer& buffer = rank.program->buffers[id];
+  const Range all = place(rank, id, true_bytes({}, buffer), broken);
+  const bool whole = buffer.group >= 0 && setting_.chain.groups[buffer.group].shards_optimizer &&
+                     (buffer.kind == BufferKind::weights || (buffer.kind == BufferKind::accumulator &&
+                                                             !setting_.chain.groups[buffer.group].shards_gradients));
+  if (!whole) return all;
+  const std::int64_t slice = (all.end - all.begin) / options.shard_ranks();
+  const std::int64_t begin = all.begin + slice * options.slice_of(rank.program->rank);
+  return Range{begin, begin + slice};
+}
+
 void Interpreter::resolve_norm_or_step(const Rank& rank, Node& node) const {
   const Instruction& instruction = *node.instruction;
   const Options& options = setting_.options;
-  const auto range = [&](int id) {
-    const Buffer& buffer = rank.program->buffers[id];
-    const Range all = place(rank, id, true_bytes({}, buffer), node.broken);
-    const bool whole = buffer.group >= 0 && setting_.chain.groups[buffer.group].shards_optimizer &&
-                       (buffer.kind == BufferKind::weights || (buffer.kind == BufferKind::accumulator &&
-                                                               !setting_.chain.groups[buffer.group].shards_gradients));
-    if (!whole) return all;
-    const std::int64_t slice = (all.end - all.begin) / options.shard_ranks();
-    const std::int64_t begin = all.begin + slice * options.slice_of(rank.program->rank);
-    return Range{begin, begin + slice};
-  };
+  const auto range = [&](int id) { return updated(rank, id, node.broken); };
   const auto is_in = [](int id, const std::vector<int>& list) {
     return std::find(list.begin(), list.end(), id) != list.end();
   };
@@ -211,6 +214,13 @@ Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& inst
   return node;
 }
 
+// Whether it is part of what a pass begins or ends with.
+bool Interpreter::is_kept(const Buffer& buffer) const {
+  const Pass pass = setting_.options.pass;
+  if (buffer.kind == BufferKind::accumulator) return begins_with_steps(pass) || leaves_steps(pass);
+  return is_persistent(buffer.kind) && (buffer.kind != BufferKind::losses || buffer.micro_batch < 0);
+}
+
 void Interpreter::resolve(Rank& rank) const {
   rank.lanes.resize(kNumLanes);
   for (const Instruction& instruction : rank.program->instructions) {
@@ -220,11 +230,12 @@ void Interpreter::resolve(Rank& rank) const {
   bool broken = false;
   for (int id = 0; id < static_cast<int>(rank.program->buffers.size()); ++id) {
     const Buffer& buffer = rank.program->buffers[id];
-    const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
-    if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
-    rank.kept.push_back(place(rank, id, true_bytes({}, buffer), broken));
-    const bool of_slice = buffer.kind == BufferKind::weight_slice ||
-                          (buffer.kind == BufferKind::state && setting_.chain.groups[buffer.group].shards_optimizer);
+    if (!is_kept(buffer)) continue;
+    const bool sums = buffer.kind == BufferKind::accumulator;
+    rank.kept.push_back(sums ? updated(rank, id, broken) : place(rank, id, true_bytes({}, buffer), broken));
+    const bool of_slice =
+        buffer.kind == BufferKind::weight_slice ||
+        ((buffer.kind == BufferKind::state || sums) && setting_.chain.groups[buffer.group].shards_optimizer);
     rank.is_common.push_back(!of_slice);
   }
   if (broken) rank.nodes.front().broken = true;
@@ -252,18 +263,18 @@ void Interpreter::make_cells(Rank& rank) {
   for (Range* range : ranges) *range = {cell(range->begin), cell(range->end)};
 }
 
-// Weights and state start equal on all ranks that hold the same of them; everything else holds what was there before.
+// Weights, state and pending sums start equal on all ranks that hold the same of them; everything else holds what was
+// there before.
 void Interpreter::fill(Rank& rank) const {
   rank.cells.resize(rank.borders.size());
   for (std::size_t i = 0; i < rank.cells.size(); ++i) rank.cells[i] = {1, rank.borders[i]};
   std::size_t kept = 0;
   for (const Buffer& buffer : rank.program->buffers) {
-    const bool entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
-    if (!is_persistent(buffer.kind) || buffer.kind == BufferKind::accumulator || entry) continue;
+    if (!is_kept(buffer)) continue;
     const bool common = rank.is_common[kept];
     const Range range = rank.kept[kept++];
     const bool starts = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice ||
-                        buffer.kind == BufferKind::state;
+                        buffer.kind == BufferKind::state || begins_with_steps(setting_.options.pass);
     const int slice = common ? 0 : 1 + setting_.options.slice_of(rank.program->rank);
     if (starts) write(rank, range, mix(mix(static_cast<std::uint64_t>(buffer.kind) + 2, buffer.group), slice));
   }

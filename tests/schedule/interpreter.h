@@ -17,8 +17,9 @@
 namespace trireme::schedule {
 
 struct Outcome {
-  std::string failure;             // "hang", "collectives do not match", "out of bounds"; empty when it ran to its end
-  std::vector<std::uint64_t> end;  // per rank: weights, state, norm, token count and loss table at the end
+  std::string failure;  // "hang", "collectives do not match", "out of bounds"; empty when it ran to its end
+  std::vector<std::uint64_t>
+      end;  // per rank: weights, state, norm, token count, loss table and pending sums at the end
   std::vector<std::uint64_t> common;  // per rank: those of it that all ranks hold alike
   bool operator==(const Outcome&) const = default;
 };
@@ -76,6 +77,8 @@ class Interpreter {
   std::vector<Range> slices(const Rank& rank, int buffer, std::int64_t element_bytes, bool sharded, Node& node) const;
   void resolve_reduction(const Rank& rank, Node& node) const;
   void resolve_gather(const Rank& rank, Node& node) const;
+  Range updated(const Rank& rank, int buffer, bool& broken) const;
+  bool is_kept(const Buffer& buffer) const;
   void resolve_norm_or_step(const Rank& rank, Node& node) const;
   static void make_cells(Rank& rank);
   void fill(Rank& rank) const;

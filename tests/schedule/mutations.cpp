@@ -90,14 +90,14 @@ int num_collectives(const Program& program) {
 }
 
 bool swap_collectives_of_one(Programs& programs, const Case&, Dice& dice) {
-  if (programs.size() == 1) return false;
   Program& program = any_program(programs, dice);
+  if (programs.size() == 1 || num_collectives(program) < 2) return false;
   swap_collectives(program, dice.below(num_collectives(program) - 1), dice.chance(50));
   return true;
 }
 
 bool swap_collectives_of_all(Programs& programs, const Case& setting, Dice& dice) {
-  if (programs.size() == 1) return false;
+  if (programs.size() == 1 || num_collectives(programs[0]) < 2) return false;
   const int first = dice.below(num_collectives(programs[0]) - 1);
   for (Program& program : programs) swap_collectives(program, first, dice.chance(50));
   relower_sometimes(programs, setting, dice);
@@ -112,11 +112,14 @@ void drop(Program& program, int at) {
 
 bool drop_collective(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
-  drop(program, pick(program.instructions, dice, is_collective));
+  const int at = pick(program.instructions, dice, is_collective);
+  if (at < 0) return false;
+  drop(program, at);
   return true;
 }
 
 bool drop_collective_of_all(Programs& programs, const Case& setting, Dice& dice) {
+  if (num_collectives(programs[0]) == 0) return false;
   const int drawn = dice.below(num_collectives(programs[0]));
   for (Program& program : programs) {
     int at = 0;
@@ -162,7 +165,7 @@ bool overlap_transient(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const auto transient = [](const Buffer& buffer) { return !is_persistent(buffer.kind); };
   const int from = pick(program.buffers, dice, transient), to = pick(program.buffers, dice, transient);
-  if (from < 0 || from == to) return false;
+  if (from < 0 || from == to) return false;  // none in a drain
   const int places = static_cast<int>((program.arena_bytes - program.buffers[from].bytes) / 256) + 1;
   program.buffers[from].offset = dice.chance(50) ? program.buffers[to].offset : 256 * dice.below(places);
   return true;
@@ -305,6 +308,7 @@ bool other_lane(Programs& programs, const Case&, Dice& dice) {
 bool other_work(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const int at = pick(program.instructions, dice, [](const Instruction& i) { return i.unit >= 0; });
+  if (at < 0) return false;
   int& micro_batch = program.instructions[at].micro_batch;
   micro_batch = micro_batch > 0 ? micro_batch - 1 : micro_batch + 1;
   return true;

@@ -94,6 +94,24 @@ TEST(Strategies, SettingsOfGatheringChangeNoBit) {
   }
 }
 
+// The update runs into the next step's forward or does not, lanes overlap or take turns: the same bits, also where
+// evaluations, saves and a stop drain the pending update in between.
+TEST(Strategies, OverlapOnAndOffHaveTheSameBits) {
+  for (const bool bf16 : {false, true}) {
+    const TinyRun base = with({.micro_batches = 5, .steps = 7, .bf16 = bf16},
+                              {"training.eval_interval=2", "checkpoint.save_interval=3"});
+    const TinyResult serial = train(base);
+    for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}) {
+      for (const char* overlap : {"true", "false"}) {
+        TinyRun run = with(base, {std::string("distributed.strategy=") + strategy,
+                                  std::string("distributed.overlap_comm=") + overlap});
+        run.ranks = 3;
+        expect_same_bits(run, serial);
+      }
+    }
+  }
+}
+
 // Kernels that sleep and collectives that come late, on any rank and lane, change no bit.
 TEST(Strategies, RandomDelaysChangeNoBit) {
   const char* wanted = std::getenv("TRIREME_DELAYED_RUNS");  // for a longer search than the test suite has time for
@@ -185,7 +203,7 @@ TEST(Recompute, ChangesNoBitAndKeepsLess) {
   config.num_heads = 4, config.num_key_value_heads = 2, config.max_positions = 256;
   const auto arena = [&](bool recompute_wide, int every) {
     const Chain chain = make_chain(config, DType::f32, recompute_wide);
-    return engine::plan_step(chain, {.micro_batch = {4, 256}, .recompute_every = every}, 0).program.arena_bytes;
+    return engine::plan_step(chain, {.micro_batch = {4, 256}, .recompute_every = every}, 0).program().arena_bytes;
   };
   const std::int64_t all = arena(false, 0), selective = arena(true, 0), half = arena(false, 2), full = arena(false, 1);
   EXPECT_LT(full, half);

@@ -68,13 +68,13 @@ TEST(TraceStep, HoldsEveryInstructionOfThatStepAsPlannedAndAsMeasured) {
       const auto step = train::describe_run(tiny_plan(run), run.ranks, rank).step;
       const auto trace =
           nlohmann::json::parse(read_file(run.output_dir / ("trace-step-3-rank-" + std::to_string(rank) + ".json")));
-      const std::size_t count = step.program.instructions.size();
+      const std::size_t count = step.program().instructions.size();
       const auto planned = spans_of(trace, 0, count), measured = spans_of(trace, 1, count);
-      expect_order(step.program, planned);
-      expect_order(step.program, measured);
+      expect_order(step.program(), planned);
+      expect_order(step.program(), measured);
       std::int64_t work = 0;
       for (std::size_t i = 0; i < count; ++i) {
-        if (step.program.instructions[i].unit >= 0) work += measured[i].end - measured[i].start;
+        if (step.program().instructions[i].unit >= 0) work += measured[i].end - measured[i].start;
       }
       EXPECT_GT(work, 10'000) << "units take more than 10 us";
     }
