@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 
 namespace trireme::schedule {
@@ -314,6 +315,56 @@ bool other_work(Programs& programs, const Case&, Dice& dice) {
   return true;
 }
 
+// A collective of the same kind on one rank or alike on all: `change` edits it.
+bool damage_collective(Programs& programs, const Case& setting, Dice& dice, bool (*fits)(const Instruction&),
+                       const std::function<void(Instruction&)>& change) {
+  const int at = pick(programs[0].instructions, dice, fits);
+  if (at < 0) return false;
+  const Instruction wrong = programs[0].instructions[at];
+  const bool everywhere = dice.chance(50);
+  const int one = dice.below(static_cast<int>(programs.size()));
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    if (!everywhere && rank != one) continue;
+    int skip = 0;  // gathers of a group come several times: the same one on all ranks
+    const auto is_same = [&](const Instruction& i) {
+      return i.op == wrong.op && i.reduce == wrong.reduce && i.group == wrong.group && i.round == wrong.round;
+    };
+    for (int i = 0; i < at; ++i) skip += is_same(programs[0].instructions[i]);
+    for (Instruction& i : programs[rank].instructions) {
+      if (!is_same(i) || skip-- > 0) continue;
+      change(i);
+      break;
+    }
+  }
+  relower_sometimes(programs, setting, dice);
+  return true;
+}
+
+bool other_scope(Programs& programs, const Case& setting, Dice& dice) {
+  if (programs.size() == 1) return false;
+  const int turn = dice.between(1, 2);
+  return damage_collective(programs, setting, dice, is_collective, [turn](Instruction& i) {
+    i.scope = static_cast<Scope>(1 + (static_cast<int>(i.scope) - 1 + turn) % 3);
+  });
+}
+
+bool other_reduction(Programs& programs, const Case& setting, Dice& dice) {
+  const int turn = dice.between(1, 4);
+  return damage_collective(
+      programs, setting, dice, [](const Instruction& i) { return i.op == Op::reduce; },
+      [turn](Instruction& i) { i.reduce = static_cast<ReduceKind>(1 + (static_cast<int>(i.reduce) - 1 + turn) % 5); });
+}
+
+// GATHER and RELEASE name another group than their buffers are of.
+bool other_group_named(Programs& programs, const Case& setting, Dice& dice) {
+  const int groups = static_cast<int>(setting.chain.groups.size());
+  if (groups == 1) return false;
+  const int turn = dice.between(1, groups - 1);
+  return damage_collective(
+      programs, setting, dice, [](const Instruction& i) { return i.op == Op::gather || i.op == Op::release; },
+      [turn, groups](Instruction& i) { i.group = (i.group + turn) % groups; });
+}
+
 // Two full rounds change places on all ranks, and everything fits but the order of summation.
 bool swap_rounds(Programs& programs, const Case& setting, Dice& dice) {
   const int ranks = setting.options.world_size, full_rounds = setting.options.num_micro_batches / ranks;
@@ -365,6 +416,9 @@ constexpr std::array kMutations = {
     Mutation{"other lane", other_lane},
     Mutation{"other micro-batch's work", other_work},
     Mutation{"rounds in another order", swap_rounds},
+    Mutation{"among other ranks", other_scope},
+    Mutation{"another reduction", other_reduction},
+    Mutation{"another group named", other_group_named},
 };
 
 }  // namespace
