@@ -1,8 +1,10 @@
-// Element types and the bf16 value type.
+// Element types and the bf16 value type; fp16's is in float16.h.
 #pragma once
 #include <bit>
 #include <cstdint>
 #include <string_view>
+
+#include "layout/float16.h"
 
 namespace trireme {
 
@@ -47,6 +49,8 @@ template <>
 inline constexpr DType dtype_of<double> = DType::f64;
 template <>
 inline constexpr DType dtype_of<bfloat16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of<float16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<std::int64_t> = DType::i64;
 template <>

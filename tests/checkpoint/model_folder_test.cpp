@@ -267,44 +267,22 @@ TEST(ModelFolder, SurvivesMutatedIndexes) {
   }
 }
 
-// Every fp16 there is, to fp32 and back; and fp32 rounds to the nearest fp16, ties to even.
-TEST(ElementCast, Fp16IsExactAndRoundsToNearest) {
-  std::vector<float> values;
-  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const auto half = static_cast<std::uint16_t>(bits);
-    float value = 0;
-    std::uint16_t back = 0;
-    to_float(DType::f16, reinterpret_cast<const std::byte*>(&half), 1, &value);
-    from_float(DType::f16, &value, 1, reinterpret_cast<std::byte*>(&back));
-    const int exponent = static_cast<int>((bits >> 10) & 31), mantissa = static_cast<int>(bits & 0x3ff);
-    if (exponent == 31 && mantissa != 0) {
-      ASSERT_TRUE(std::isnan(value));
-      ASSERT_EQ(back & 0x7c00, 0x7c00);
-      ASSERT_NE(back & 0x3ff, 0);
-      continue;
+// What it rounds to is layout's to prove; here that all three types are cast, without alignment.
+TEST(ElementCast, GoesThroughTheValueTypesWithoutAlignment) {
+  const std::vector<float> values{0.0f, -1.0f, 1.0009765625f, 6e-8f, 65519.0f, 65520.0f, -1e30f, INFINITY};
+  const auto n = std::ssize(values);
+  std::vector<std::byte> memory(n * 4 + 1);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<float> back(n);
+    from_float(dtype, values.data(), n, memory.data() + 1);
+    to_float(dtype, memory.data() + 1, n, back.data());
+    for (std::int64_t i = 0; i < n; ++i) {
+      const float value = values[i];
+      const float expected = dtype == DType::f32    ? value
+                             : dtype == DType::bf16 ? static_cast<float>(bfloat16(value))
+                                                    : static_cast<float>(float16(value));
+      EXPECT_EQ(back[i], expected) << to_string(dtype);
     }
-    const double magnitude = exponent == 31  ? INFINITY
-                             : exponent == 0 ? std::ldexp(mantissa, -24)
-                                             : std::ldexp(1024 + mantissa, exponent - 25);
-    ASSERT_EQ(value, (bits & 0x8000) != 0 ? -magnitude : magnitude) << bits;
-    ASSERT_EQ(back, half);
-    if (bits < 0x7c00) values.push_back(value);
-  }
-  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
-    const float middle = (values[i] + values[i + 1]) / 2;  // exact in fp32
-    for (const auto& [value, expected] :
-         {std::pair{middle, i % 2 == 0 ? i : i + 1}, std::pair{std::nextafter(middle, 0.0f), i},
-          std::pair{std::nextafter(middle, INFINITY), i + 1}}) {
-      std::uint16_t half = 0;
-      from_float(DType::f16, &value, 1, reinterpret_cast<std::byte*>(&half));
-      ASSERT_EQ(half, expected) << value;
-    }
-  }
-  for (const auto& [value, expected] :
-       {std::pair{65519.0f, 0x7bff}, std::pair{65520.0f, 0x7c00}, std::pair{-1e30f, 0xfc00}}) {
-    std::uint16_t half = 0;
-    from_float(DType::f16, &value, 1, reinterpret_cast<std::byte*>(&half));
-    EXPECT_EQ(half, expected) << value;
   }
 }
 
