@@ -12,6 +12,7 @@ namespace trireme::kernels {
   namespace level {                            \
   extern const Table<float> kFloatTable;       \
   extern const Table<bfloat16> kBfloat16Table; \
+  extern const Table<float16> kFloat16Table;   \
   extern const Table<double> kDoubleTable;     \
   extern const FlatTable kFlatTable;           \
   }
@@ -87,6 +88,10 @@ const Table<bfloat16>& table(Level level) {
   return of_level(level, baseline::kBfloat16Table, avx2::kBfloat16Table, avx512::kBfloat16Table);
 }
 template <>
+const Table<float16>& table(Level level) {
+  return of_level(level, baseline::kFloat16Table, avx2::kFloat16Table, avx512::kFloat16Table);
+}
+template <>
 const Table<double>& table(Level level) {
   return of_level(level, baseline::kDoubleTable, avx2::kDoubleTable, avx512::kDoubleTable);
 }
@@ -100,6 +105,7 @@ const Table<T>& table() {
 }
 template const Table<float>& table();
 template const Table<bfloat16>& table();
+template const Table<float16>& table();
 template const Table<double>& table();
 const FlatTable& flat_table() {
   return flat_table(level());

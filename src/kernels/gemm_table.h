@@ -12,6 +12,7 @@ struct GemmTable {
   Gemm<double, double> f64;
   Gemm<bfloat16, bfloat16> bf16;
   Gemm<bfloat16, float> bf16_unrounded;
+  Gemm<float16, float> f16_unrounded;
   void (*set_num_threads)(int threads);  // of the calling thread, OpenMP's and the libraries' own
 };
 

@@ -3,9 +3,9 @@
 // Everything is row-major and contiguous unless a stride is given. Sizes: B batch, T sequence, C width, H query heads,
 // K key/value heads, D head size, F feed-forward width, V vocabulary, N rows. Nothing allocates; callers own all
 // memory. OpenMP threads of the calling thread (set_num_threads) share the rows; no result depends on their number or
-// on timing, and those of elementwise kernels not on where a run begins either. T is float, bfloat16 or double; Acc is
-// float for float and bfloat16, double for double. Sums are taken in Acc, with a fixed number of lanes. Levels need not
-// give the same bits: baseline has no fused multiply-add.
+// on timing, and those of elementwise kernels not on where a run begins either. T is float, bfloat16, float16 or
+// double; Acc is double for double, float for the others. Sums are taken in Acc, with a fixed number of lanes. Levels
+// need not give the same bits: baseline has no fused multiply-add.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -181,7 +181,7 @@ Level level();  // the best that the CPU has, or what TRIREME_CPU_LEVEL names (E
 std::string_view to_string(Level level);
 
 template <class T>
-const Table<T>& table();  // float, bfloat16, double; of level()
+const Table<T>& table();  // float, bfloat16, float16, double; of level()
 template <class T>
 const Table<T>& table(Level level);  // for tests
 const FlatTable& flat_table();
@@ -198,13 +198,13 @@ void make_rope_table(std::int64_t positions, std::int64_t D, const float* freque
                      float* cos_sin);
 
 // c[m, n] = a @ b (+ c if add). a is [m, k], or [k, m] if a_transposed; b is [k, n], or [n, k] if b_transposed; lda,
-// ldb, ldc are row strides. bf16 products add up in fp32 and round once. Through LibTorch (MKL, oneDNN with AMX); one
-// implementation for all levels.
+// ldb, ldc are row strides. bf16 and fp16 products add up in fp32 and round once. Through LibTorch (MKL, oneDNN with
+// AMX); one implementation for all levels.
 template <class T>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add);
-// The same with c in the accumulator's type: bf16 products stay in fp32. May be called from inside a parallel region,
-// where it runs on one thread.
+// The same with c in the accumulator's type: bf16 and fp16 products stay in fp32. May be called from inside a parallel
+// region, where it runs on one thread.
 template <class T>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                     std::int64_t lda, const T* b, std::int64_t ldb, typename AccumulatorOf<T>::type* c,

@@ -6,7 +6,7 @@ namespace {
 
 template <class T>
 class Bits : public ::testing::Test {};
-using Types = ::testing::Types<float, bfloat16, double>;
+using Types = ::testing::Types<float, bfloat16, float16, double>;
 TYPED_TEST_SUITE(Bits, Types);
 
 // Runs step(begin, n) over [0, n) in pieces of odd lengths.

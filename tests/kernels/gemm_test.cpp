@@ -19,10 +19,11 @@ struct Product {
   std::int64_t ldc() const { return n + gap; }
 };
 
-Product random_product(Numbers& numbers) {
+// largest: of m and n.
+Product random_product(Numbers& numbers, std::int64_t largest) {
   const auto flip = [&] { return numbers.below(2) == 1; };
-  const auto size = [&] { return numbers.below(8) == 0 ? 0 : 1 + numbers.below(70); };
-  return {flip(), flip(), flip(), size(), size(), size(), numbers.below(2) * numbers.below(9)};
+  const auto size = [&](std::int64_t most) { return numbers.below(8) == 0 ? 0 : 1 + numbers.below(most); };
+  return {flip(), flip(), flip(), size(largest), size(largest), size(70), numbers.below(2) * numbers.below(9)};
 }
 
 template <class T, class C>
@@ -44,11 +45,11 @@ std::vector<double> reference(const Product& p, const std::vector<T>& a, const s
 
 // bound is relative to the size of a sum of k products.
 template <class T, class C, class Gemm>
-void check_products(Gemm gemm, double bound) {
+void check_products(Gemm gemm, double bound, int products = 150, std::int64_t largest = 70) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  for (int i = 0; i < 150; ++i) {
-    const Product p = random_product(numbers);
+  for (int i = 0; i < products; ++i) {
+    const Product p = random_product(numbers, largest);
     const auto a = numbers.normal<T>(p.a_rows() * p.lda()), b = numbers.normal<T>(p.b_rows() * p.ldb());
     auto c = numbers.normal<C>(p.m * p.ldc());
     const std::vector<double> expected = reference(p, a, b, c);
@@ -65,13 +66,16 @@ void check_products(Gemm gemm, double bound) {
 TEST(Gemm, EqualsThePlainSum) {
   check_products<float, float>(gemm<float>, 2e-6);
   check_products<double, double>(gemm<double>, 1e-14);
-  check_products<bfloat16, bfloat16>(gemm<bfloat16>, 0.004);  // rounded once, to half of 2^-8
+  check_products<bfloat16, bfloat16>(gemm<bfloat16>, 0.004);         // rounded once, to half of 2^-8
+  check_products<float16, float16>(gemm<float16>, 0.0005);           // to half of 2^-10
+  check_products<float16, float16>(gemm<float16>, 0.0005, 20, 700);  // of several tiles
 }
 
 TEST(Gemm, UnroundedKeepsFloatSums) {
   check_products<float, float>(gemm_unrounded<float>, 2e-6);
   check_products<double, double>(gemm_unrounded<double>, 1e-14);
   check_products<bfloat16, float>(gemm_unrounded<bfloat16>, 2e-6);
+  check_products<float16, float>(gemm_unrounded<float16>, 2e-6);
 }
 
 // A matrix that begins `offset` bytes behind a page's begin.
@@ -108,6 +112,8 @@ TEST(Gemm, BitsDoNotDependOnWhereTheMemoryLies) {
   check_places<float, float>(gemm<float>);
   check_places<bfloat16, bfloat16>(gemm<bfloat16>);
   check_places<bfloat16, float>(gemm_unrounded<bfloat16>);
+  check_places<float16, float16>(gemm<float16>);
+  check_places<float16, float>(gemm_unrounded<float16>);
 }
 
 TEST(Gemm, RefusesSizesBeyondTheLibrarysIntegers) {

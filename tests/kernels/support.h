@@ -21,10 +21,10 @@ inline std::vector<Level> levels_here() {
 
 template <class T>
 T from_double(double value) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    return T(static_cast<float>(value));
+  if constexpr (std::is_same_v<T, double>) {
+    return value;
   } else {
-    return static_cast<T>(value);
+    return T(static_cast<float>(value));
   }
 }
 

@@ -172,6 +172,7 @@ void activation_backward(Activation activation, int64_t n, const T* x, const T* 
   template void activation_backward(Activation, int64_t, const T*, const T*, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,6 +1,6 @@
 // Causal grouped-query attention. A task takes a block of query rows against all the keys that any of them may see,
 // which is one matrix product, one softmax over whole rows and one more product; keys that no row of the block may see
-// (later ones, those of earlier documents) are left out. The products go through gemm_unrounded: bf16 operands, fp32
+// (later ones, those of earlier documents) are left out. The products go through gemm_unrounded: 16-bit operands, fp32
 // sums.
 //
 // Workspace of a thread: scores and their gradients [rows, T] in Acc, the same in T for the products to read, a block
@@ -361,6 +361,7 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
                                    const Acc<T>*, const T*, T*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -29,6 +29,7 @@ void bias_backward(int64_t N, int64_t C, const T* dy, T* db, bool add) {
   template void bias_backward(int64_t, int64_t, const T*, T*, bool);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -98,6 +98,7 @@ double cross_entropy_loss(int64_t N, int64_t V, int64_t stride, const T* logits,
   template double cross_entropy_loss(int64_t, int64_t, int64_t, const T*, const int32_t*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -24,6 +24,7 @@ void dropout(int64_t B, int64_t n, const Dropout& dropout, const T* x, T* y) {
 #define TRIREME_INSTANCES(T) template void dropout(int64_t, int64_t, const Dropout&, const T*, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -95,6 +95,7 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -54,6 +54,7 @@ void embedding_backward(int64_t N, int64_t C, int64_t V, const int32_t* ids, con
   template void embedding_backward(int64_t, int64_t, int64_t, const int32_t*, const T*, T*, bool, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -99,6 +99,7 @@ void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const Acc<
                                    bool, T*, bool, T*, bool);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

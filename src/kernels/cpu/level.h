@@ -1,5 +1,5 @@
 // The kernels of one level; what each does is said in kernels.h. Each is defined in a file of its name and instantiated
-// there for float, bfloat16 and double.
+// there for float, bfloat16, float16 and double.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -78,6 +78,7 @@ ExactSum sum_of_squares(std::int64_t n, const float* x);
 
 extern const Table<float> kFloatTable;
 extern const Table<bfloat16> kBfloat16Table;
+extern const Table<float16> kFloat16Table;
 extern const Table<double> kDoubleTable;
 extern const FlatTable kFlatTable;
 

@@ -109,6 +109,7 @@ void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const Acc<
   template void rmsnorm_backward(const NormShape&, const T*, const T*, const Acc<T>*, const T*, T*, bool, T*, bool);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -48,6 +48,7 @@ void rope(int64_t N, int64_t heads, int64_t D, int64_t row_stride, T* x, const i
   template void rope(int64_t, int64_t, int64_t, int64_t, T*, const int32_t*, const float*, int);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

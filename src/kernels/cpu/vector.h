@@ -1,5 +1,6 @@
 // Vectors of 64 bytes at every level: one register at avx512, two at avx2, four at baseline. So a lane number means the
-// same everywhere, and sums over lanes have one order. bf16 is loaded as float and rounded (to nearest even) on store.
+// same everywhere, and sums over lanes have one order. bf16 and fp16 are loaded as float and rounded (to nearest even)
+// on store.
 //
 // Everything is in an unnamed namespace, and the level files call no inline function of a standard header: such a
 // function, compiled for avx512, could be the copy that the linker keeps for all.
@@ -35,6 +36,15 @@ TRIREME_INLINE __m512 root(__m512 a) {
 TRIREME_INLINE __m512d root(__m512d a) {
   return _mm512_maskz_sqrt_pd(0xff, a);
 }
+TRIREME_INLINE __m512 load_half(const float16* p) {
+  __m256i bits;
+  memcpy(&bits, p, sizeof(bits));
+  return _mm512_maskz_cvtph_ps(0xffff, bits);
+}
+TRIREME_INLINE void store_half(float16* p, __m512 x) {
+  const __m256i bits = _mm512_maskz_cvtps_ph(0xffff, x, _MM_FROUND_TO_NEAREST_INT);
+  memcpy(static_cast<void*>(p), &bits, sizeof(bits));
+}
 #elif defined(__AVX2__)
 constexpr int kRegisterBytes = 32;
 TRIREME_INLINE __m256 fused(__m256 a, __m256 b, __m256 c) {
@@ -49,6 +59,15 @@ TRIREME_INLINE __m256 root(__m256 a) {
 TRIREME_INLINE __m256d root(__m256d a) {
   return _mm256_sqrt_pd(a);
 }
+TRIREME_INLINE __m256 load_half(const float16* p) {
+  __m128i bits;
+  memcpy(&bits, p, sizeof(bits));
+  return _mm256_cvtph_ps(bits);
+}
+TRIREME_INLINE void store_half(float16* p, __m256 x) {
+  const __m128i bits = _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+  memcpy(static_cast<void*>(p), &bits, sizeof(bits));
+}
 #else
 constexpr int kRegisterBytes = 16;
 TRIREME_INLINE __m128 fused(__m128 a, __m128 b, __m128 c) {
@@ -62,6 +81,16 @@ TRIREME_INLINE __m128 root(__m128 a) {
 }
 TRIREME_INLINE __m128d root(__m128d a) {
   return _mm_sqrt_pd(a);
+}
+TRIREME_INLINE __m128 load_half(const float16* p) {
+  long long bits;
+  memcpy(&bits, p, sizeof(bits));
+  return half_to_float<__m128>((__v4si)_mm_cvtepu16_epi32(_mm_cvtsi64_si128(bits)));
+}
+TRIREME_INLINE void store_half(float16* p, __m128 x) {
+  const __m128i words = (__m128i)float_to_half<__m128, __v4si>(x);
+  const long long bits = _mm_cvtsi128_si64(_mm_packus_epi32(words, words));
+  memcpy(static_cast<void*>(p), &bits, sizeof(bits));
 }
 #endif
 
@@ -243,6 +272,15 @@ TRIREME_INLINE void store(bfloat16* p, Vector<float> x) {
     const Narrow narrow = __builtin_convertvector(bits, Narrow);
     memcpy(p + i * Vector<float>::kPartLanes, &narrow, sizeof(narrow));
   }
+}
+
+TRIREME_INLINE Vector<float> load(const float16* p) {
+  Vector<float> y;
+  for (int i = 0; i < kParts; ++i) y.part[i] = load_half(p + i * Vector<float>::kPartLanes);
+  return y;
+}
+TRIREME_INLINE void store(float16* p, Vector<float> x) {
+  for (int i = 0; i < kParts; ++i) store_half(p + i * Vector<float>::kPartLanes, x.part[i]);
 }
 
 // Doubles from floats, and back, rounded.

@@ -1,5 +1,6 @@
-// Matrix products by the libraries inside libtorch_cpu: MKL's BLAS for fp32, fp64 and bf16 with fp32 sums, through the
-// Fortran symbols that it exports (a tenth of the cost of a call through tensors), and oneDNN for bf16 results.
+// Matrix products by the libraries inside libtorch_cpu: MKL's BLAS for fp32, fp64, and bf16 and fp16 with fp32 sums,
+// through the Fortran symbols that it exports (a tenth of the cost of a call through tensors), and oneDNN for bf16
+// results.
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
@@ -24,6 +25,9 @@ void dgemm_(const char* transa, const char* transb, const int* m, const int* n, 
 void gemm_bf16bf16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
                        const float* alpha, const std::uint16_t* a, const int* lda, const std::uint16_t* b,
                        const int* ldb, const float* beta, float* c, const int* ldc);
+void gemm_f16f16f32_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
+                     const float* alpha, const std::uint16_t* a, const int* lda, const std::uint16_t* b, const int* ldb,
+                     const float* beta, float* c, const int* ldc);
 int MKL_Set_Num_Threads_Local(int threads);
 }
 
@@ -93,13 +97,12 @@ void gemm_bf16(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_
   }
 }
 
-void gemm_bf16_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                         const bfloat16* a, std::int64_t lda, const bfloat16* b, std::int64_t ldb, float* c,
-                         std::int64_t ldc, bool add) {
-  static_assert(sizeof(bfloat16) == sizeof(std::uint16_t));
-  call_blas<std::uint16_t, float>(gemm_bf16bf16f32_, a_transposed, b_transposed, m, n, k,
-                                  reinterpret_cast<const std::uint16_t*>(a), lda,
-                                  reinterpret_cast<const std::uint16_t*>(b), ldb, c, ldc, add);
+template <class T, Blas<std::uint16_t, float> blas>
+void gemm_unrounded_of(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                       std::int64_t lda, const T* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
+  static_assert(sizeof(T) == sizeof(std::uint16_t));
+  call_blas<std::uint16_t, float>(blas, a_transposed, b_transposed, m, n, k, reinterpret_cast<const std::uint16_t*>(a),
+                                  lda, reinterpret_cast<const std::uint16_t*>(b), ldb, c, ldc, add);
 }
 
 void use_threads(int threads) {
@@ -114,7 +117,8 @@ extern "C" const GemmTable trireme_gemm_table;
 const GemmTable trireme_gemm_table{.f32 = gemm_f32,
                                    .f64 = gemm_f64,
                                    .bf16 = gemm_bf16,
-                                   .bf16_unrounded = gemm_bf16_unrounded,
+                                   .bf16_unrounded = gemm_unrounded_of<bfloat16, gemm_bf16bf16f32_>,
+                                   .f16_unrounded = gemm_unrounded_of<float16, gemm_f16f16f32_>,
                                    .set_num_threads = use_threads};
 
 }  // namespace trireme::kernels
