@@ -1,7 +1,5 @@
 #include "comm/add.h"
 
-#include <cstring>
-
 #include "base/error.h"
 
 namespace trireme::comm {
@@ -12,27 +10,29 @@ void add(float* __restrict sum, const T* __restrict values, std::int64_t numel) 
   for (std::int64_t i = 0; i < numel; ++i) sum[i] += static_cast<float>(values[i]);
 }
 
-void widen(float* __restrict sum, const bfloat16* __restrict values, std::int64_t numel) {
+template <class T>
+void widen(float* __restrict sum, const T* __restrict values, std::int64_t numel) {
   for (std::int64_t i = 0; i < numel; ++i) sum[i] = static_cast<float>(values[i]);
+}
+
+template <class T>
+void add_or_widen(float* sum, const std::byte* values, std::int64_t numel, bool overwrite) {
+  const auto* typed = reinterpret_cast<const T*>(values);
+  if (overwrite) {
+    widen(sum, typed, numel);
+  } else {
+    add(sum, typed, numel);
+  }
 }
 
 }  // namespace
 
 void add_values(float* sum, const std::byte* values, DType dtype, std::int64_t numel, bool overwrite) {
-  TRIREME_CHECK(dtype == DType::f32 || dtype == DType::bf16, "slots are float32 or bfloat16");
-  if (dtype == DType::f32) {
-    if (overwrite) {
-      std::memcpy(sum, values, static_cast<std::size_t>(numel) * sizeof(float));
-    } else {
-      add(sum, reinterpret_cast<const float*>(values), numel);
-    }
-  } else {
-    const auto* narrow = reinterpret_cast<const bfloat16*>(values);
-    if (overwrite) {
-      widen(sum, narrow, numel);
-    } else {
-      add(sum, narrow, numel);
-    }
+  switch (dtype) {
+    case DType::f32: return add_or_widen<float>(sum, values, numel, overwrite);
+    case DType::bf16: return add_or_widen<bfloat16>(sum, values, numel, overwrite);
+    case DType::f16: return add_or_widen<float16>(sum, values, numel, overwrite);
+    default: fail_check("dtype", __FILE__, __LINE__, "slots are float32, bfloat16 or float16");
   }
 }
 

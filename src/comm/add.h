@@ -7,8 +7,8 @@
 
 namespace trireme::comm {
 
-// sum[i] (+)= values[i] as fp32; overwrites where `overwrite`. values: numel elements of dtype f32 or bf16, no overlap
-// with sum.
+// sum[i] (+)= values[i] as fp32; overwrites where `overwrite`. values: numel elements of dtype f32, bf16 or f16, no
+// overlap with sum.
 void add_values(float* sum, const std::byte* values, DType dtype, std::int64_t numel, bool overwrite);
 
 }  // namespace trireme::comm

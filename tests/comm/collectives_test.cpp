@@ -34,7 +34,7 @@ void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
     const std::vector<float> expected = serial_sum(c, rank, slots, before[rank]);
     ASSERT_TRUE(same_bits(accumulators[rank], expected))
         << "rank " << rank << " of " << c.world_size << ", " << c.participants << " participants, slice "
-        << c.slice_numel << ", " << (c.dtype == DType::f32 ? "f32" : "bf16") << (c.first ? ", first" : "");
+        << c.slice_numel << ", " << to_string(c.dtype) << (c.first ? ", first" : "");
   }
 }
 
@@ -66,8 +66,10 @@ TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
   for (const std::int64_t slice : {131072, 131073, 400000}) {
     check_reduce_scatter({.world_size = 3, .participants = 2, .slice_numel = slice, .dtype = DType::f32, .first = true},
                          random);
-    check_reduce_scatter(
-        {.world_size = 2, .participants = 2, .slice_numel = slice, .dtype = DType::bf16, .first = false}, random);
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      check_reduce_scatter({.world_size = 2, .participants = 2, .slice_numel = slice, .dtype = dtype, .first = false},
+                           random);
+    }
   }
 }
 

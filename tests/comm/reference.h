@@ -1,5 +1,6 @@
 // Random slots and the serial sums that the ordered collectives must equal bit for bit.
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -17,11 +18,17 @@ struct ReduceCase {
   bool first = true;
 };
 
+// Of the types that slots have.
+inline DType random_dtype(std::mt19937_64& random) {
+  constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16};
+  return kTypes[random() % 3];
+}
+
 inline ReduceCase random_case(std::mt19937_64& random, int world_size, std::int64_t max_slice) {
   return {.world_size = world_size,
           .participants = 1 + static_cast<int>(random() % world_size),
           .slice_numel = static_cast<std::int64_t>(random() % max_slice),
-          .dtype = random() % 2 != 0 ? DType::f32 : DType::bf16,
+          .dtype = random_dtype(random),
           .first = random() % 2 == 0};
 }
 
@@ -30,9 +37,12 @@ inline std::vector<std::byte> random_slot(std::mt19937_64& random, DType dtype, 
   std::uniform_real_distribution<float> mantissa(-1, 1);
   std::vector<std::byte> slot(numel * size_of(dtype));
   for (std::int64_t i = 0; i < numel; ++i) {
-    const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 20);
-    const bfloat16 narrow(value);
-    const void* source = dtype == DType::f32 ? static_cast<const void*>(&value) : &narrow;
+    const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 24);  // fp16's range
+    const bfloat16 brain(value);
+    const float16 half(value);
+    const void* source = &value;
+    if (dtype == DType::bf16) source = &brain;
+    if (dtype == DType::f16) source = &half;
     std::memcpy(slot.data() + i * size_of(dtype), source, size_of(dtype));
   }
   return slot;
@@ -51,9 +61,10 @@ inline float element(const std::vector<std::byte>& slot, DType dtype, std::int64
     std::memcpy(&value, slot.data() + i * 4, 4);
     return value;
   }
-  bfloat16 value;
-  std::memcpy(&value, slot.data() + i * 2, 2);
-  return value;
+  std::uint16_t bits;
+  std::memcpy(&bits, slot.data() + i * 2, 2);
+  if (dtype == DType::f16) return std::bit_cast<float16>(bits);
+  return std::bit_cast<bfloat16>(bits);
 }
 
 // What rank's accumulator must hold after the reduce-scatter.
