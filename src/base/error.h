@@ -1,8 +1,8 @@
 // The one way in which anything fails: an error with a code, a place, the offending value and a way out.
 //
 // Codes are TRcxxx; the first digit is the process's exit code (1 other, 2 usage or configuration, 3 environment,
-// 4 data, 5 checkpoint). Ranges: 1000 engine and model, 1100 communication and launch, 2000 command line,
-// 2100 configuration files, 2200 plan resolution, 3000 environment, 4000 data, 4100 tokenizer, 5000 checkpoint.
+// 4 data, 5 checkpoint), but for TR1303: 93. Ranges: 1000 engine and model, 1100 communication and launch, 2000 command
+// line, 2100 configuration files, 2200 plan resolution, 3000 environment, 4000 data, 4100 tokenizer, 5000 checkpoint.
 // Thrown anywhere, caught and printed once, in main (and handed on to the other ranks by the control channel).
 #pragma once
 #include <exception>
@@ -12,6 +12,8 @@ namespace trireme {
 
 class Error : public std::exception {
  public:
+  static constexpr int kNoProgress = 1303;  // the run would not get anywhere if it were started again
+
   // place: "configs/run.yaml:14:5", "rank 2", a path. message: what is wrong, with the value. remedy: one line, may be
   // empty.
   Error(int code, std::string place, std::string message, std::string remedy = {});
@@ -21,7 +23,7 @@ class Error : public std::exception {
   const std::string& place() const noexcept { return place_; }
   const std::string& message() const noexcept { return message_; }
   const std::string& remedy() const noexcept { return remedy_; }
-  int exit_code() const noexcept { return code_ / 1000; }
+  int exit_code() const noexcept { return code_ == kNoProgress ? 93 : code_ / 1000; }
 
  private:
   int code_;

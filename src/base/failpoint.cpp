@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-enum class Action { raise, kill, exit, hang, sleep, delay };
+enum class Action { raise, kill, exit, hang, sleep, delay, spoil };
 
 struct Entry {
   std::string name;
@@ -30,10 +30,10 @@ struct Entry {
 };
 
 [[noreturn]] void reject(std::string_view entry, const std::string& why) {
-  throw Error(
-      3090, "TRIREME_FAILPOINTS", "cannot read \"" + std::string(entry) + "\": " + why,
-      "write NAME=ACTION[@rankR][@N|@every] with throw, kill, exit(CODE), hang, sleep(MS) or delay(US), separated by "
-      ";");
+  throw Error(3090, "TRIREME_FAILPOINTS", "cannot read \"" + std::string(entry) + "\": " + why,
+              "write NAME=ACTION[@rankR][@N|@every] with throw, kill, exit(CODE), hang, sleep(MS), delay(US) or spoil, "
+              "separated "
+              "by ;");
 }
 
 int number(std::string_view entry, std::string_view digits) {
@@ -55,6 +55,8 @@ void read_action(std::string_view text, std::string_view word, Entry& entry) {
     entry.action = Action::kill;
   } else if (word == "hang") {
     entry.action = Action::hang;
+  } else if (word == "spoil") {
+    entry.action = Action::spoil;
   } else if (with_argument("exit")) {
     entry.action = Action::exit;
     entry.argument = number(text, word.substr(5, word.size() - 6));
@@ -152,15 +154,21 @@ void act(const Entry& entry) {
     case Action::exit: ::_exit(entry.argument);
     case Action::delay: return delay(entry.argument);
     case Action::sleep: std::this_thread::sleep_for(std::chrono::milliseconds(entry.argument)); break;
+    case Action::spoil: break;
   }
 }
 
 }  // namespace
 
-void failpoint(std::string_view name, int rank) {
+bool failpoint(std::string_view name, int rank) {
   Table& points = table();
-  if (!points.armed()) return;
-  for (const Entry& entry : points.hit(name, rank)) act(entry);
+  bool spoils = false;
+  if (!points.armed()) return spoils;
+  for (const Entry& entry : points.hit(name, rank)) {
+    act(entry);
+    spoils = spoils || entry.action == Action::spoil;
+  }
+  return spoils;
 }
 
 void set_failpoints(std::string_view text) {

@@ -9,6 +9,7 @@ TEST(Error, SaysCodePlaceValueAndRemedyInTwoLines) {
   const Error error(2104, "run.yaml:14:5", "micro_batch_size is 3", "use 1, 2 or 4");
   EXPECT_STREQ(error.what(), "TR2104: run.yaml:14:5: micro_batch_size is 3\n  use 1, 2 or 4");
   EXPECT_EQ(error.exit_code(), 2);
+  EXPECT_EQ(Error(Error::kNoProgress, "step 7", "no progress").exit_code(), 93);
   EXPECT_STREQ(Error(5040, "", "no tensor").what(), "TR5040: no tensor");
 }
 

@@ -48,6 +48,13 @@ TEST_F(Failpoints, CountOnlyTheRankThatTheyName) {
   expect_error(3091, [] { failpoint("step", 1); });
 }
 
+TEST_F(Failpoints, TellThePlaceToSpoilItsResult) {
+  set_failpoints("step=spoil@2;step=sleep(1)@every;other=spoil");
+  EXPECT_FALSE(failpoint("step"));
+  EXPECT_TRUE(failpoint("step"));
+  EXPECT_FALSE(failpoint("step"));
+}
+
 TEST_F(Failpoints, MayBeSeveralAtOnePlace) {
   set_failpoints("step=sleep(1)@1;;step=throw@2;save=throw");
   failpoint("step");
