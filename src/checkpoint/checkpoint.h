@@ -53,8 +53,11 @@ struct Manifest {
   std::string optimizer = "adamw";  // whose arrays the tensors are; manifests that do not say it are of adamw
   std::string kernel_level;
   int world_size = 1;
-  double loss_scale = 1;
-  std::int64_t good_steps = 0;  // steps that moved the weights: the law's and bias correction's counter
+  double loss_scale = 1;                   // of the step after
+  std::int64_t loss_scale_good_steps = 0;  // since the last overflow
+  int loss_scale_hysteresis = 0;           // overflows left to the one that halves; 0: the scale is fixed
+  std::int64_t good_steps = 0;  // steps that moved the weights: the law's and bias correction's counter; the others of
+                                // `step` were skipped
   std::vector<LogicalState> tensors;
   struct File {
     std::uint64_t bytes = 0;

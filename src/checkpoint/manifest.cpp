@@ -138,6 +138,8 @@ std::string to_json_text(const Manifest& manifest) {
                          {"kernel_level", manifest.kernel_level},
                          {"world_size", manifest.world_size},
                          {"loss_scale", manifest.loss_scale},
+                         {"loss_scale_good_steps", manifest.loss_scale_good_steps},
+                         {"loss_scale_hysteresis", manifest.loss_scale_hysteresis},
                          {"good_steps", manifest.good_steps}};
   ordered_json tensors = ordered_json::array();
   for (const LogicalState& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
@@ -176,7 +178,12 @@ Manifest parse_manifest(const std::string& text, const std::string& place) {
   manifest.kernel_level = fields.text("kernel_level");
   manifest.world_size = static_cast<int>(fields.integer("world_size", 1, kMaxInt));
   manifest.loss_scale = fields.number("loss_scale");
-  manifest.good_steps = fields.count("good_steps");
+  if (record.contains("loss_scale_hysteresis")) {
+    manifest.loss_scale_good_steps = fields.count("loss_scale_good_steps");
+    manifest.loss_scale_hysteresis = static_cast<int>(fields.integer("loss_scale_hysteresis", 0, kMaxInt));
+    if (manifest.loss_scale <= 0) fields.fail(5034, "loss_scale must be above 0");
+  }
+  manifest.good_steps = fields.integer("good_steps", 0, manifest.step);
   manifest.files = parse_files(fields.object("files"), place);
   for (const json& tensor : fields.array("tensors")) {
     const std::string where = "tensors[" + std::to_string(manifest.tensors.size()) + "]";

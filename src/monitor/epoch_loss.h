@@ -8,7 +8,7 @@ namespace trireme::monitor {
 
 struct EpochReport {
   std::int64_t epoch = 0;  // from 1
-  double mean_loss = 0;    // over the steps whose losses are known
+  double mean_loss = 0;    // over the steps whose losses are known; NaN where none is
   std::int64_t steps = 0;  // how many those are
 };
 
@@ -23,7 +23,8 @@ class EpochLoss {
 
   // In the order of the steps. A report where no further step of this size belongs to the step's epoch; last: of the
   // run, whose rest of an epoch would not fill another step.
-  std::optional<EpochReport> add(std::int64_t step, double loss, bool last);
+  // No loss: a step that was skipped.
+  std::optional<EpochReport> add(std::int64_t step, std::optional<double> loss, bool last);
 
  private:
   std::uint64_t epoch_of(std::int64_t step) const {

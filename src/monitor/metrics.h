@@ -18,7 +18,10 @@ struct StepRecord {
   double epoch = 0;
   double loss = 0, learning_rate = 0;
   double gradient_norm = 0, clipped_gradient_norm = 0;
-  double tokens_per_s = 0;  // of padded samples: those with a label
+  bool skipped = false;            // the gradients were not finite: nothing moved
+  std::int64_t skipped_steps = 0;  // of the run so far
+  double loss_scale = 1;           // that the gradients were computed with; 1: none
+  double tokens_per_s = 0;         // of padded samples: those with a label
   double step_seconds = 0, data_wait_seconds = 0;
   std::uint64_t tokens = 0;        // consumed by the run so far, padding too
   std::uint64_t memory_bytes = 0;  // resident set of this process

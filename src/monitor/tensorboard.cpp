@@ -77,6 +77,7 @@ class TensorBoard : public Sink {
                               {"train/learning_rate", record.learning_rate},
                               {"train/grad_norm", record.gradient_norm},
                               {"train/grad_norm_clipped", record.clipped_gradient_norm},
+                              {"train/loss_scale", record.loss_scale},
                               {"train/epoch", record.epoch},
                               {"speed/tokens_per_s", record.tokens_per_s},
                               {"speed/step_seconds", record.step_seconds},

@@ -89,12 +89,22 @@ TEST(Manifest, ThatNamesNoOptimizerIsOfAdamw) {
   refuses(5033, [](ordered_json& record) { record["optimizer"] = nullptr; });
 }
 
+TEST(Manifest, ThatKnowsNoDynamicScaleIsOfAFixedOne) {
+  const Manifest manifest = parse_manifest(forged([](ordered_json& record) {
+                                             record.erase("loss_scale_hysteresis");
+                                             record.erase("loss_scale_good_steps");
+                                           }),
+                                           "m.json");
+  EXPECT_EQ(manifest.loss_scale_hysteresis, 0);
+  refuses(5033, [](ordered_json& record) { record["loss_scale_hysteresis"] = nullptr; });
+}
+
 TEST(Manifest, NeedsEveryMember) {
   const ordered_json record = ordered_json::parse(to_json_text(sharded_manifest()));
   for (const auto& member : record.items()) {
     const std::string& key = member.key();
     if (key == "digest") continue;
-    if (key == "optimizer") continue;  // below
+    if (key == "optimizer" || key == "loss_scale_hysteresis") continue;  // above
     SCOPED_TRACE(key);
     refuses(5032, [&](ordered_json& forgery) { forgery.erase(key); });
     refuses(5033, [&](ordered_json& forgery) { forgery[key] = nullptr; });
@@ -111,8 +121,9 @@ TEST(Manifest, ChecksTypesAndBounds) {
   const auto set = [](const char* pointer, const ordered_json& value) {
     return [pointer, value](ordered_json& record) { record[ordered_json::json_pointer(pointer)] = value; };
   };
-  for (const char* pointer : {"/step", "/good_steps", "/attempt", "/num_micro_batches", "/world_size",
-                              "/compute_threads", "/tensors/0/entries/0/flat_begin"}) {
+  for (const char* pointer :
+       {"/step", "/good_steps", "/attempt", "/num_micro_batches", "/world_size", "/compute_threads",
+        "/loss_scale_good_steps", "/loss_scale_hysteresis", "/tensors/0/entries/0/flat_begin"}) {
     SCOPED_TRACE(pointer);
     refuses(5034, set(pointer, -1));
     refuses(5034, set(pointer, 18446744073709551615ull));
@@ -123,6 +134,8 @@ TEST(Manifest, ChecksTypesAndBounds) {
   refuses(5034, set("/attempt", 1ll << 31));
   refuses(5033, set("/data_position", -1));
   refuses(5033, set("/loss_scale", "x"));
+  refuses(5034, set("/loss_scale", 0));
+  refuses(5034, set("/good_steps", 11));  // more than there were
   refuses(5033, set("/tensors", 1));
   refuses(5033, set("/tensors/0", 1));
   refuses(5033, set("/tensors/0/dtype", "F33"));

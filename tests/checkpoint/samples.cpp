@@ -48,7 +48,9 @@ Manifest sample_manifest(int attempt, std::int64_t step) {
   manifest.kernel_level = "avx2";
   manifest.world_size = 2;
   manifest.loss_scale = 0.1;
-  manifest.good_steps = step;
+  manifest.loss_scale_good_steps = 17;
+  manifest.loss_scale_hysteresis = 2;
+  manifest.good_steps = step / 2;
   return manifest;
 }
 

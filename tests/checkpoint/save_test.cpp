@@ -48,6 +48,8 @@ TEST(Save, WhatIsReadIsWhatWasSaved) {
   EXPECT_EQ(manifest.kernel_level, expected.kernel_level);
   EXPECT_EQ(manifest.world_size, expected.world_size);
   EXPECT_EQ(manifest.loss_scale, expected.loss_scale);
+  EXPECT_EQ(manifest.loss_scale_good_steps, expected.loss_scale_good_steps);
+  EXPECT_EQ(manifest.loss_scale_hysteresis, expected.loss_scale_hysteresis);
   EXPECT_EQ(manifest.good_steps, expected.good_steps);
 }
 

@@ -16,14 +16,18 @@ namespace {
 using Reports = std::map<std::int64_t, std::pair<double, std::int64_t>>;  // by epoch: mean and steps
 
 // The definition: the steps by the epoch of their first sample; one that lacks a whole step at the run's end is none.
-Reports naive(const std::vector<double>& losses, std::uint64_t n, std::uint64_t batch) {
+// Skipped steps have no loss.
+Reports naive(const std::vector<std::optional<double>>& losses, std::uint64_t n, std::uint64_t batch) {
   Reports sums;
   for (std::size_t step = 0; step < losses.size(); ++step) {
     auto& [sum, steps] = sums[static_cast<std::int64_t>(step * batch / n) + 1];
-    sum += losses[step];
+    if (!losses[step]) continue;
+    sum += *losses[step];
     ++steps;
   }
-  for (auto& [epoch, entry] : sums) entry.first /= static_cast<double>(entry.second);
+  for (auto& [epoch, entry] : sums) {
+    if (entry.second > 0) entry.first /= static_cast<double>(entry.second);
+  }
   const std::uint64_t taken = losses.size() * batch, end_of_last = ((losses.size() - 1) * batch / n + 1) * n;
   if (end_of_last >= taken + batch) sums.erase(std::prev(sums.end()));
   return sums;
@@ -36,8 +40,10 @@ TEST(EpochLoss, IsTheMeanOfItsStepsWhereverTheRunWasStopped) {
   std::mt19937 random(seed);
   for (int round = 0; round < 200; ++round) {
     const std::uint64_t n = 1 + random() % 40, batch = 1 + random() % 12;
-    std::vector<double> losses(1 + random() % 60);
-    for (double& loss : losses) loss = std::generate_canonical<double, 53>(random);
+    std::vector<std::optional<double>> losses(1 + random() % 60);
+    for (auto& loss : losses) {
+      if (random() % 6 != 0) loss = std::generate_canonical<double, 53>(random);
+    }
     const testing::TemporaryFolder folder;
     const auto file = folder.path() / "metrics.jsonl";
     Reports found;
@@ -49,11 +55,13 @@ TEST(EpochLoss, IsTheMeanOfItsStepsWhereverTheRunWasStopped) {
         epochs = EpochLoss(n, batch);
         epochs.restore(file, static_cast<std::int64_t>(step) - 1);
       }
-      lines << nlohmann::json{{"step", step}, {"loss", losses[step - 1]}}
+      const auto& loss = losses[step - 1];
+      lines << nlohmann::json{{"step", step}, {"loss", loss.value_or(99)}, {"skipped", !loss}}
             << "\n{\"event\": \"eval\", \"step\": 1, \"loss\": 9}\n";
-      const auto report = epochs.add(static_cast<std::int64_t>(step), losses[step - 1], step == losses.size());
+      const auto report = epochs.add(static_cast<std::int64_t>(step), loss, step == losses.size());
       if (!report) continue;
-      EXPECT_TRUE(found.emplace(report->epoch, std::pair(report->mean_loss, report->steps)).second) << "told twice";
+      const double mean = report->steps > 0 ? report->mean_loss : 0;
+      EXPECT_TRUE(found.emplace(report->epoch, std::pair(mean, report->steps)).second) << "told twice";
     }
     ASSERT_EQ(found, naive(losses, n, batch)) << n << " samples in steps of " << batch << ", " << losses.size();
   }

@@ -22,6 +22,7 @@ STEP_TAGS = {
     "train/learning_rate": "lr",
     "train/grad_norm": "grad_norm",
     "train/grad_norm_clipped": "grad_norm_clipped",
+    "train/loss_scale": "loss_scale",
     "train/epoch": "epoch",
     "speed/tokens_per_s": "tokens_per_s",
     "speed/step_seconds": "step_seconds",

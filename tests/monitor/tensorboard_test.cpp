@@ -68,6 +68,7 @@ struct Attempt {
                               .learning_rate = value(),
                               .gradient_norm = value(),
                               .clipped_gradient_norm = value(),
+                              .loss_scale = value(),
                               .tokens_per_s = value(),
                               .step_seconds = value(),
                               .data_wait_seconds = value(),
@@ -132,7 +133,7 @@ TEST(TensorBoard, SeesTheValuesOfTheJsonLinesAlsoAfterKillsAndRestarts) {
   const testing::ProcessResult result = testing::run(oracle(arguments));
   if (result.exit_code == kNoTensorBoard || result.exit_code == 127) GTEST_SKIP() << kSkipped;
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_NE(result.out.find("12 curves"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("13 curves"), std::string::npos) << result.out;
 }
 
 // Where the records that have a loss end in the file.
