@@ -176,6 +176,17 @@ void tell_idle(const Plan& plan, Checker& checker, const std::vector<Key>& rows,
   }
 }
 
+void check_wrapping(const Plan& plan, Checker& checker) {
+  const auto tell = [&](const char* key, WrapPolicy user, const char* policy, bool says_something) {
+    if (plan.distributed.auto_wrap == user || !checker.is_given(key) || !says_something) return;
+    checker.notice(key, std::string(key) + " has no effect: it is for distributed.auto_wrap=" + policy);
+  };
+  const Key& least = key_named("distributed.min_num_params");
+  const bool differs = least.field.get(plan, least) != parse_default(least) && plan.distributed.min_num_params != 0;
+  tell("distributed.min_num_params", WrapPolicy::size, "size", differs);
+  tell("distributed.wrap_names", WrapPolicy::by_name, "by_name", !plan.distributed.wrap_names.empty());
+}
+
 void check_optimizer(const Plan& plan, Checker& checker) {
   const TrainingPlan& training = plan.training;
   checker.require(training.momentum > 0 || !training.nesterov, {"training.nesterov", "training.momentum"},
@@ -211,6 +222,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_end(plan, place, checker);
   check_batch(plan, checker);
   check_data(plan, checker);
+  check_wrapping(plan, checker);
   check_optimizer(plan, checker);
   check_law(plan, checker);
 }

@@ -57,7 +57,7 @@ Value to_value(const Key& key, const T& field) {
     return std::string(key.choices.at(static_cast<std::size_t>(field)));
   } else if constexpr (IsList<T>::value) {
     Words words;
-    for (const auto item : field) words.push_back(std::get<std::string>(to_value(key, item)));
+    for (const auto& item : field) words.push_back(std::get<std::string>(to_value(key, item)));
     return words;
   } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, double>) {
     return field;

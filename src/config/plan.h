@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "layout/wrapping.h"
+
 namespace trireme::config {
 
 enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_grad_op, full_shard, hybrid_shard };
@@ -108,6 +110,11 @@ struct DistributedPlan {
   // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
   std::optional<std::int64_t> dp_replicate, dp_shard;
   std::int64_t persistence_threshold;  // elements; storage groups of fewer keep whole parameters
+  WrapPolicy auto_wrap;
+  std::int64_t min_num_params;          // size: elements of a set of units
+  std::vector<std::string> wrap_names;  // by_name: patterns of unit names
+  // Most elements of a storage group of several parameters: the smaller of what is set.
+  std::optional<std::int64_t> bucket_size, allgather_bucket_size;
   int gather_ahead;                    // units
   std::int64_t reuse_distance;         // elements
   int gradient_slots;

@@ -155,6 +155,7 @@ std::string type_text(const Key& key) {
     case Type::integer: return "integer" + range_text(key.range);
     case Type::number: return "number" + range_text(key.range);
     case Type::text: return "text";
+    case Type::texts: return "text or list of texts";
     case Type::path: return "path";
     case Type::choice: return (key.choices.size() > 1 ? "one of " : "") + joined(key.choices);
     case Type::choices: return "list of " + joined(key.choices);

@@ -22,9 +22,9 @@ using Words = std::vector<std::string>;
 // A value of a key; monostate: unset. Enums, text and paths are strings; enums in the schema's spelling.
 using Value = std::variant<std::monostate, bool, std::int64_t, double, std::string, Words>;
 
-// choices: several of the choices, as a list or as one word. any: a text, list or block, which only keys of later work
-// take.
-enum class Type : std::uint8_t { boolean, integer, number, text, path, choice, choices, any };
+// choices: several of the choices, as a list or as one word. texts: any words, alike, in their order. any: a text, list
+// or block, which only keys of later work take.
+enum class Type : std::uint8_t { boolean, integer, number, text, texts, path, choice, choices, any };
 
 // not_yet: refused unless it says "off". no_effect: read, with a notice that nothing follows from it.
 enum class Tier : std::uint8_t { supported, not_yet, no_effect };

@@ -21,8 +21,8 @@ std::string what_is(const YamlNode& node) {
 }
 
 std::string takes(const Key& key) {
-  const bool needs_article =
-      key.type == Type::number || key.type == Type::text || key.type == Type::path || key.type == Type::choices;
+  const bool needs_article = key.type == Type::number || key.type == Type::text || key.type == Type::texts ||
+                             key.type == Type::path || key.type == Type::choices;
   return std::string("it takes ") + (key.type == Type::integer ? "an " : needs_article ? "a " : "") + type_text(key);
 }
 
@@ -115,6 +115,12 @@ Value read_choice(const Key& key, const YamlNode& node, const std::string& place
   wrong_type(key, node, place, takes(key) + (near.empty() ? "" : "; did you mean " + near.front() + "?"));
 }
 
+bool adds_nothing(const Key& key, const YamlNode& item) {
+  return std::any_of(key.value_synonyms.begin(), key.value_synonyms.end(), [&](const Synonym& synonym) {
+    return synonym.meaning.empty() && synonym.word == folded(item.text);
+  });
+}
+
 // Each word once, in the schema's order, so that equal lists are equal values.
 Value read_choices(const Key& key, const YamlNode& node, const std::string& place) {
   if (node.kind == YamlNode::Kind::block) wrong_type(key, node, place);
@@ -122,10 +128,7 @@ Value read_choices(const Key& key, const YamlNode& node, const std::string& plac
   std::vector<std::string> found;
   for (const YamlNode& item : node.kind == YamlNode::Kind::list ? node.items : one) {
     if (item.kind != YamlNode::Kind::scalar) wrong_type(key, item, place);
-    const bool adds_nothing = std::any_of(
-        key.value_synonyms.begin(), key.value_synonyms.end(),
-        [&](const Synonym& synonym) { return synonym.meaning.empty() && synonym.word == folded(item.text); });
-    if (!adds_nothing) found.push_back(std::get<std::string>(read_choice(key, item, place)));
+    if (!adds_nothing(key, item)) found.push_back(std::get<std::string>(read_choice(key, item, place)));
   }
   Words words;
   for (const std::string_view choice : key.choices) {
@@ -134,8 +137,20 @@ Value read_choices(const Key& key, const YamlNode& node, const std::string& plac
   return words;
 }
 
+Value read_texts(const Key& key, const YamlNode& node, const std::string& place) {
+  if (node.kind == YamlNode::Kind::block) wrong_type(key, node, place);
+  const std::vector<YamlNode> one = {node};
+  Words words;
+  for (const YamlNode& item : node.kind == YamlNode::Kind::list ? node.items : one) {
+    if (item.kind != YamlNode::Kind::scalar) wrong_type(key, item, place);
+    if (!adds_nothing(key, item)) words.push_back(std::get<std::string>(read_text(key, item, place)));
+  }
+  return words;
+}
+
 Value read_typed(const Key& key, const YamlNode& node, const std::string& place) {
   if (key.type == Type::choices) return read_choices(key, node, place);
+  if (key.type == Type::texts) return read_texts(key, node, place);
   if (node.kind != YamlNode::Kind::scalar) wrong_type(key, node, place);
   switch (key.type) {
     case Type::boolean: {
@@ -147,6 +162,7 @@ Value read_typed(const Key& key, const YamlNode& node, const std::string& place)
     case Type::integer: check_unquoted(key, node, place); return read_integer(key, node, place);
     case Type::number: check_unquoted(key, node, place); return read_number(key, node, place);
     case Type::choice: return read_choice(key, node, place);
+    case Type::texts:
     case Type::choices: return {};  // above: a list is no scalar
     case Type::text:
     case Type::path:
@@ -179,7 +195,7 @@ Value read_value(const Key& key, const YamlNode& node, const std::string& place)
   }
   if (node.kind == YamlNode::Kind::null) {
     if (key.optional) return {};
-    if (key.type == Type::choices) return Words();
+    if (key.type == Type::choices || key.type == Type::texts) return Words();
     wrong_type(key, node, place, takes(key) + "; leave the key away for its default");
   }
   return read_typed(key, node, place);

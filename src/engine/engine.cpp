@@ -84,6 +84,15 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
 
 Engine::~Engine() = default;
 
+// By a later unit, whose backward came first. A slot that was written before may lack this parameter's gradient:
+// several units share the group.
+bool Engine::is_read_after(int unit, int parameter) const {
+  return std::any_of(chain_.units.begin() + unit + 1, chain_.units.end(), [&](const auto& later) {
+    const std::vector<int>& listed = later->parameters();
+    return std::find(listed.begin(), listed.end(), parameter) != listed.end();
+  });
+}
+
 Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& instruction) const {
   Bound bound;
   std::vector<std::byte*> slots(plan_.groups.size(), nullptr), whole(plan_.groups.size(), nullptr);
@@ -132,7 +141,8 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
       continue;
     }
     std::byte* data = slots[where.group] + where.offset * size_of(chain_.compute_dtype);
-    bound.gradients.push_back({Tensor(data, chain_.compute_dtype, {spec.rows, spec.columns}), adds[where.group]});
+    const bool adds_to_it = adds[where.group] && is_read_after(instruction.unit, parameter);
+    bound.gradients.push_back({Tensor(data, chain_.compute_dtype, {spec.rows, spec.columns}), adds_to_it});
   }
   return bound;
 }

@@ -30,6 +30,7 @@ struct EngineOptions {
   BatchShape micro_batch;  // B, T
   MicroBatchSplit split;   // M micro-batches over the data ranks
   bool reduce_each_micro_batch = false;
+  Wrapping wrapping;
   schedule::Sharding sharding;             // of no effect where a replica has one rank
   int replicas = 1;                        // divides the data ranks
   std::int64_t persistence_threshold = 0;  // groups of fewer elements keep whole parameters
@@ -132,9 +133,15 @@ class Engine {
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Program& program, const schedule::Instruction& instruction) const;
   void gather_weights(int group, std::byte* whole);
+  bool is_read_after(int unit, int parameter) const;
   void make_subsets();
   void set_norm(double squares);
-  std::vector<Tensor> gather_unit(std::size_t unit, std::byte* memory);
+  // Whole groups of an evaluation, in the arena; those of the unit before stay where they hold all that is needed.
+  struct Gathered {
+    std::byte* memory = nullptr;
+    std::vector<std::byte*> groups;  // by group; null: is not there
+  };
+  std::vector<Tensor> gather_unit(std::size_t unit, Gathered& gathered);
   comm::Communicator& ranks_of(schedule::Scope scope) const;
 
   const Chain& chain_;

@@ -8,26 +8,34 @@
 
 namespace trireme::engine {
 
-// The unit's parameters, whole: gathered to `memory` where they are sharded.
-std::vector<Tensor> Engine::gather_unit(std::size_t unit, std::byte* memory) {
-  std::vector<std::byte*> whole(plan_.groups.size(), nullptr);
-  for (const int group : plan_.chain.units[unit].reads) {
-    whole[group] = state_.weights(group);
-    if (!plan_.chain.groups[group].shards_parameters) continue;
-    whole[group] = memory;
-    gather_weights(group, memory);
-    memory += plan_.groups[group].numel * size_of(chain_.compute_dtype);  // a multiple of 256 elements
+// The unit's parameters, whole.
+std::vector<Tensor> Engine::gather_unit(std::size_t unit, Gathered& gathered) {
+  const std::vector<int>& reads = plan_.chain.units[unit].reads;
+  const auto is_sharded = [&](int group) { return plan_.chain.groups[group].shards_parameters; };
+  std::vector<std::byte*>& whole = gathered.groups;
+  const auto is_there = [&](int group) { return !is_sharded(group) || whole[group] != nullptr; };
+  if (!std::all_of(reads.begin(), reads.end(), is_there)) {
+    std::fill(whole.begin(), whole.end(), nullptr);
+    std::byte* next = gathered.memory;
+    for (const int group : reads) {
+      if (!is_sharded(group)) continue;
+      gather_weights(group, next);
+      whole[group] = next;
+      next += plan_.groups[group].numel * size_of(chain_.compute_dtype);  // a multiple of 256 elements
+    }
   }
   std::vector<Tensor> views;
   for (const int parameter : chain_.units[unit]->parameters()) {
-    views.push_back(state_.view(parameter, whole[state_.place(parameter).group]));
+    const int group = state_.place(parameter).group;
+    views.push_back(state_.view(parameter, is_sharded(group) ? whole[group] : state_.weights(group)));
   }
   return views;
 }
 
 LossResult Engine::evaluate(const Batch* batch) {
   TRIREME_CHECK(!is_pending_, "an evaluation was asked for while a step is pending");
-  std::byte* gathered = arena_.at(forward_bytes(chain_, options_.micro_batch));
+  Gathered gathered{arena_.at(forward_bytes(chain_, options_.micro_batch)), {}};
+  gathered.groups.resize(plan_.groups.size(), nullptr);
   const auto parameters_of = [&](std::size_t unit) { return gather_unit(unit, gathered); };
   const std::size_t head = chain_.units.size() - 1;
   if (batch == nullptr) {

@@ -192,10 +192,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
     unit_parameters.push_back(unit->parameters());
     unit_names.push_back(unit->name());
   }
-  plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks);
-  for (const StorageGroup& group : plan.groups) {
-    TRIREME_CHECK(group.trainable || chain.compute_dtype == DType::f32, group.name + ": frozen weights need fp32");
-  }
+  plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks, options.wrapping);
   plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every);
   if (shards) shard(plan.chain, options);
   const bool fp32 = chain.compute_dtype == DType::f32;

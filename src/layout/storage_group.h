@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layout/parameter.h"
+#include "layout/wrapping.h"
 
 namespace trireme {
 
@@ -24,13 +25,16 @@ struct StorageGroup {
   std::int64_t slice_numel() const { return numel / num_slices; }
 };
 
-// One group per unit and (decay, trainable) class; a parameter that several units list (a tied one) is a group of its
-// own, placed where it is first listed. unit_parameters[u] are the indices that unit u reads; groups are called
-// "UNIT.decay", "UNIT.no_decay" (".frozen" behind it where not trainable) and "PARAMETER.tied". A parameter that no
-// unit reads is TR1000.
+// One group per set of units (wrapping.h) and (decay, trainable) class, and more where one would have more than
+// wrapping.max_group_elements: then a unit's part begins a new one, if it fits into one, and no parameter is cut. A
+// parameter that units of several sets list (a tied one) is a group of its own, placed where it is first listed.
+// unit_parameters[u] are the indices that unit u reads; groups are called "UNIT.decay", "UNIT.no_decay" (".frozen"
+// behind it where not trainable, ".2" and so on where there are several) by the first unit of the set, and
+// "PARAMETER.tied". A parameter that no unit reads is TR1000.
 std::vector<StorageGroup> make_groups(std::span<const ParameterSpec> parameters,
                                       std::span<const std::vector<int>> unit_parameters,
-                                      std::span<const std::string> unit_names, int num_slices);
+                                      std::span<const std::string> unit_names, int num_slices,
+                                      const Wrapping& wrapping = {});
 
 // Flat elements [begin, end) of a group that lie in one logical tensor as one box of it.
 struct Piece {

@@ -106,7 +106,8 @@ struct Instruction {
   int participants = 0;  // collectives: the first so many ranks of the scope contribute; fewer than all, or none, only
                          // in a reduce_scatter of a ragged last round (all take part in every collective)
   bool first = false;    // accumulate, reduce: the accumulator (slice) is overwritten, not added to
-  std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, add into the slot instead of overwriting
+  std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, the slot has gradients of other units,
+                           // to which this one's are added (of a parameter that both read) or put
   std::int64_t element_count = 0;  // equal on all ranks; gather, reduce: of the whole group; count: 1; report: M
   std::vector<int> reads;          // buffers; written before, not released
   std::vector<int> writes;         // buffers; a buffer in both lists is updated in place

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "models/model.h"
 #include "train/data_sets.h"
@@ -28,6 +30,15 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
 }
 
 }  // namespace
+// "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
+std::string describe_groups(const std::vector<StorageGroup>& groups) {
+  std::map<std::int64_t, int, std::greater<>> by_size;
+  for (const StorageGroup& group : groups) ++by_size[group.numel];
+  std::vector<std::string> sizes;
+  for (const auto& [numel, count] : by_size) sizes.push_back(fmt::format("{} x {}", count, numel));
+  return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
+}
+
 
 RunDescription describe_run(const config::Plan& given, int world_size, int rank) {
   config::Plan plan = given;
@@ -64,6 +75,7 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
   text += fmt::format("steps              {}\n", run.total_steps);
   text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
                       step.program().instructions.size(), rank);
+  text += fmt::format("storage groups     {}\n", describe_groups(step.groups));
   text += fmt::format("memory of rank {}\n", rank);
   std::int64_t total = 0;
   for (const auto& [owner, bytes] : step.memory_by_owner) {

@@ -1,6 +1,7 @@
 #include "train/resolve.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 
@@ -140,6 +141,15 @@ schedule::Sharding sharding_of(config::Strategy strategy) {
   return {};
 }
 
+Wrapping wrapping_of(const config::DistributedPlan& d) {
+  const std::int64_t bound = std::min(d.bucket_size.value_or(std::numeric_limits<std::int64_t>::max()),
+                                      d.allgather_bucket_size.value_or(std::numeric_limits<std::int64_t>::max()));
+  return {.policy = d.auto_wrap,
+          .min_elements = d.min_num_params,
+          .names = d.wrap_names,
+          .max_group_elements = d.bucket_size || d.allgather_bucket_size ? bound : 0};
+}
+
 // How many sets of ranks hold all slices.
 int replicas_of(const Plan& plan, int world_size) {
   const config::DistributedPlan& d = plan.distributed;
@@ -243,6 +253,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                 .split = {static_cast<int>(micro_batches), world_size},
                 .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,
                 .sharding = sharding_of(plan.distributed.strategy),
+                .wrapping = wrapping_of(plan.distributed),
                 .replicas = replicas_of(plan, world_size),
                 .persistence_threshold = plan.distributed.persistence_threshold,
                 .gather_ahead = plan.distributed.gather_ahead,

@@ -57,6 +57,11 @@ Value random_value(Random& random, const Key& key) {
       }
       return words;
     }
+    case Type::texts: {
+      Words words;
+      for (std::int64_t n = pick(random, 0, 3); n > 0; --n) words.push_back(random_text(random));
+      return words;
+    }
     default: return random_text(random);
   }
 }
