@@ -119,6 +119,7 @@ struct DistributedPlan {
   std::int64_t reuse_distance;         // elements
   int gradient_slots;
   bool overlap_comm;
+  std::int64_t max_live_parameters;    // elements; 0: no bound
   int timeout_seconds;
   bool operator==(const DistributedPlan&) const = default;
 };

@@ -36,6 +36,7 @@ struct EngineOptions {
   std::int64_t persistence_threshold = 0;  // groups of fewer elements keep whole parameters
   int gather_ahead = 1;
   std::int64_t reuse_distance = 0;  // elements; see schedule::Options
+  std::int64_t max_live = 0;        // elements, 0: no bound
   int gradient_slots = 2;
   bool overlap = true;      // of lanes; and where ranks update slices, of STEP and its gathers with the next forward
   int recompute_every = 0;  // every k-th of the units that keep something runs its forward again instead; 0: none

@@ -209,7 +209,8 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .gradient_slots = options.gradient_slots,
                   .gather_once = options.sharding.gather_once,
                   .gather_ahead = options.gather_ahead,
-                  .reuse_distance = options.reuse_distance};
+                  .reuse_distance = options.reuse_distance,
+                  .max_live = options.max_live};
   std::vector<schedule::Pass> passes{schedule::Pass::closed};
   if (options.overlap && plan.updates_slices()) {
     passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};

@@ -35,8 +35,10 @@ class Builder {
       : chain_(chain),
         options_(options),
         split_{options.num_micro_batches, options.world_size},
-        visits_(list_visits(static_cast<int>(chain.units.size()), split_.rounds())),
+        lowest_trained_(lowest_trained(chain)),
+        visits_(list_visits(static_cast<int>(chain.units.size()), split_.rounds(), lowest_trained_)),
         gathered_(chain.groups.size(), -1),
+        held_until_(chain.groups.size(), -1),
         steps_left_(chain.groups.size(), true) {
     program_.pass = options.pass;
     program_.rank = rank;
@@ -120,12 +122,16 @@ class Builder {
     for (const int group : chain_.units[visits_[visit].unit].reads) add_step(group);
   }
 
-  void gather_for(int visit) {
-    for (const auto& [group, next] : next_use_[visit]) {
-      if (gathered_[group] >= 0) continue;
-      const std::int64_t numel = chain_.groups[group].numel;
-      gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
-      add_gather(group, gathered_[group]);
+  // What the visit reads and its next ones will. Those to come wait where they do not fit beside what is there.
+  void gather_for(int index) {
+    const int last = std::min(index + options_.gather_ahead, static_cast<int>(visits_.size()) - 1);
+    for (int visit = index; visit <= last; ++visit) {
+      if (begins_with_steps(options_.pass)) step_for(visit);
+      for (const auto& [group, next] : next_use_[visit]) {
+        if (gathered_[group] >= 0) continue;
+        if (visit > index && !fits(group, index, visit)) return;
+        gather(group, visit);
+      }
     }
   }
 
@@ -136,6 +142,37 @@ class Builder {
     gather.element_count = chain_.groups[group].numel;
     gather.reads = {weights_[group]};
     gather.writes = {target};
+    void gather(int group, int visit) {
+      held_until_[group] = visit;
+      const std::int64_t numel = chain_.groups[group].numel;
+      gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
+      add_gather(group, gathered_[group]);
+    }
+
+    // Whether a group may be there from one visit to another: with what is held then and what each of them reads it
+    // keeps max_live, unless a visit's own need is larger, beside which nothing else is held.
+    bool fits(int group, int from, int until) const {
+      if (options_.max_live == 0) return true;
+      for (int visit = from; visit <= until; ++visit) {
+        std::vector<bool> live(chain_.groups.size(), false);
+        for (const auto& [read, next] : next_use_[visit]) live[read] = true;
+        const std::int64_t needed = elements_of(live);
+        for (std::size_t other = 0; other < live.size(); ++other) {
+          if (gathered_[other] >= 0 && held_until_[other] >= visit) live[other] = true;
+        }
+        live[group] = true;
+        if (elements_of(live) > std::max(options_.max_live, needed)) return false;
+      }
+      return true;
+    }
+
+    std::int64_t elements_of(const std::vector<bool>& groups) const {
+      std::int64_t elements = 0;
+      for (std::size_t group = 0; group < groups.size(); ++group) {
+        if (groups[group]) elements += chain_.groups[group].numel;
+      }
+      return elements;
+    }
   }
 
   // Elements of other sharded groups that are needed between two visits.
@@ -153,7 +190,7 @@ class Builder {
   }
 
   bool stays_gathered(int visit, int next, int group) const {
-    if (next == static_cast<int>(visits_.size())) return false;
+    if (next == static_cast<int>(visits_.size()) || !fits(group, visit + 1, next)) return false;
     if (options_.gather_once || next <= visit + options_.gather_ahead) return true;
     const std::int64_t between = elements_between(visit, next, group);
     return between == 0 || between < options_.reuse_distance;
@@ -161,7 +198,10 @@ class Builder {
 
   void release_after(int visit) {
     for (const auto& [group, next] : next_use_[visit]) {
-      if (stays_gathered(visit, next, group)) continue;
+      if (stays_gathered(visit, next, group)) {
+        held_until_[group] = next;
+        continue;
+      }
       Instruction& release = emit(Op::release);
       release.group = group;
       release.writes = {gathered_[group]};
@@ -174,10 +214,7 @@ class Builder {
     const int head = static_cast<int>(chain_.units.size()) - 1;
     const int micro_batch = split_.micro_batch(visit.round, program_.rank);
     if (visit.unit == 0 && (visit.op == Op::forward || head == 0)) begin_round();
-    for (; gather_next_ <= index + options_.gather_ahead && gather_next_ < static_cast<int>(visits_.size());) {
-      if (begins_with_steps(options_.pass)) step_for(gather_next_);
-      gather_for(gather_next_++);
-    }
+    gather_for(index);
     if (micro_batch >= 0) {
       switch (visit.op) {
         case Op::forward: add_forward(visit.unit, micro_batch); break;
@@ -367,12 +404,12 @@ class Builder {
   const MicroBatchSplit split_;
   const std::vector<Visit> visits_;
   std::vector<std::vector<std::pair<int, int>>> next_use_;  // per visit: (sharded group, visit that reads it next)
-  int gather_next_ = 0;                                     // the first visit that has not been gathered for
   Program program_;
   std::vector<int> weights_;  // or slices of them
   std::vector<int> state_, accumulators_, losses_;
   int token_count_ = -1, loss_table_ = -1, gradient_norm_ = -1;
-  std::vector<int> gathered_;  // -1: is not
+  std::vector<int> gathered_;    // -1: is not
+  std::vector<int> held_until_;  // the visit for which what is gathered is kept
   std::vector<bool> steps_left_;
   // Of the round in hand; -1 where there is none (yet).
   std::vector<int> activations_, saved_, boundary_gradients_, slots_;

@@ -16,7 +16,8 @@ namespace trireme::schedule {
 //                               reduce_scatter in each, all_gather in the last
 //   replicas                    sum_replicas in the last round besides
 // Sharded parameters are gathered for the units gather_ahead of the one at work and released after it, unless they are
-// needed again soon (gather_once, reuse_distance). Whole ones that are updated in slices are gathered after their STEP.
+// needed again soon (gather_once, reuse_distance), all within max_live. Whole ones that are updated in slices are
+// gathered after their STEP.
 //
 // On one rank there are no collectives: accumulate only (count and report remain, as local instructions with
 // participants 1). A rank without a micro-batch in the last round issues that round's collectives and releases only.

@@ -64,6 +64,7 @@ void check_arguments(const ChainSpec& chain, const Options& options, int rank) {
   TRIREME_CHECK(!chain.units.empty(), "a chain has at least a head");
   TRIREME_CHECK(options.gradient_slots >= 1, "gradient_slots is " + std::to_string(options.gradient_slots));
   TRIREME_CHECK(options.gather_ahead >= 0, "gather_ahead is " + std::to_string(options.gather_ahead));
+  TRIREME_CHECK(options.max_live >= 0, "max_live is " + std::to_string(options.max_live));
   TRIREME_CHECK(options.replicas >= 1 && options.world_size % options.replicas == 0,
                 std::to_string(options.replicas) + " replicas of " + std::to_string(options.world_size) + " ranks");
   check_groups(chain, options);

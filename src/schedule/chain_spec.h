@@ -78,6 +78,7 @@ struct Options {
   bool gather_once = false;         // they stay gathered from their first use in the step to their last
   int gather_ahead = 1;             // so many units before the one at work; at least 0
   std::int64_t reuse_distance = 0;  // a group stays gathered when fewer elements of others are needed before it again
+  std::int64_t max_live = 0;        // so many elements are gathered at most, but what one unit needs; 0: no bound
 
   int shard_ranks() const { return world_size / replicas; }
   int replica_of(int rank) const { return rank / shard_ranks(); }

@@ -117,7 +117,7 @@ class MeaningChecker {
       expect(group.gathered < 0, "comes while the group is gathered");
       check_freshness(group, "gathers");
       group.gathered = instruction.writes.empty() ? -1 : instruction.writes.front();
-      return;
+      return check_live();
     }
     expect(spec.shards_optimizer, "has nothing to gather");
     expect(group.stepped && !group.gathered_after, "does not come once after its step");
@@ -128,6 +128,31 @@ class MeaningChecker {
   void check_freshness(const Group& group, const std::string& verb) {
     expect(!group.pending, verb + " weights before their step");
     expect(!group.stepped || begins_with_steps(options().pass), verb + " weights that were stepped already");
+  }
+
+  // More than max_live only where the unit that works next reads all of it; a rank without work has none.
+  void check_live() {
+    if (options().max_live == 0) return;
+    std::vector<int> live;
+    std::int64_t elements = 0;
+    for (int group = 0; group < static_cast<int>(groups_.size()); ++group) {
+      if (groups_[group].gathered < 0) continue;
+      live.push_back(group);
+      elements += chain_.groups[group].numel;
+    }
+    if (elements <= options().max_live) return;
+    const auto reads_all = [&](const UnitSpec& unit) {
+      return std::all_of(live.begin(), live.end(), [&](int group) {
+        return std::find(unit.reads.begin(), unit.reads.end(), group) != unit.reads.end();
+      });
+    };
+    const auto& instructions = inspection_.program.instructions;
+    const auto next = std::find_if(instructions.begin() + index_, instructions.end(),
+                                   [](const Instruction& instruction) { return instruction.unit >= 0; });
+    const bool holds = next != instructions.end() ? reads_all(chain_.units[next->unit])
+                                                  : std::any_of(chain_.units.begin(), chain_.units.end(), reads_all);
+    expect(holds,
+           "makes " + std::to_string(elements) + " gathered elements of at most " + std::to_string(options().max_live));
   }
 
   void check_release(const Instruction& instruction) {

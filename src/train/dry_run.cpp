@@ -29,7 +29,6 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
                      mebibytes(static_cast<std::int64_t>(weights.bytes())), to_string(weights.dtype()));
 }
 
-}  // namespace
 // "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
 std::string describe_groups(const std::vector<StorageGroup>& groups) {
   std::map<std::int64_t, int, std::greater<>> by_size;
@@ -39,6 +38,7 @@ std::string describe_groups(const std::vector<StorageGroup>& groups) {
   return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
 }
 
+}  // namespace
 
 RunDescription describe_run(const config::Plan& given, int world_size, int rank) {
   config::Plan plan = given;

@@ -260,6 +260,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                 .reuse_distance = plan.distributed.reuse_distance,
                 .gradient_slots = plan.distributed.gradient_slots,
                 .overlap = plan.distributed.overlap_comm,
+                .max_live = plan.distributed.max_live_parameters,
                 .recompute_every =
                     plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
                 .measures = plan.monitor.wall_clock_breakdown,

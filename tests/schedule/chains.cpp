@@ -91,6 +91,7 @@ Case make_random_case(std::uint64_t seed) {
       *cost = 1000.0 * dice.below(1000);
     }
   }
+  if (row == 3 && dice.chance(50)) options.max_live = 256 * dice.between(1, 100);
   return random;
 }
 
@@ -102,7 +103,9 @@ std::string describe(const Case& random) {
          " ranks, " + std::to_string(options.num_micro_batches) + " micro-batches, reduce_each_micro_batch " +
          std::to_string(options.reduce_each_micro_batch) + ", " + std::to_string(options.gradient_slots) + " slots, " +
          std::to_string(options.replicas) + " replicas, ahead " + std::to_string(options.gather_ahead) +
-         (options.gather_once ? ", gathered once" : "") + (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
+         (options.gather_once ? ", gathered once" : "") +
+         (options.max_live > 0 ? ", at most " + std::to_string(options.max_live) + " gathered" : "") +
+         (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
 }
 
 }  // namespace trireme::schedule
