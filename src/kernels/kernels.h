@@ -58,13 +58,14 @@ struct Table {
   // y = x * rstd * w over each run of C elements, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N, heads] is kept for the
   // backward. y lies as x does.
   void (*rmsnorm_forward)(const NormShape& shape, const T* x, const T* w, double eps, T* y, Acc* rstd);
-  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw); dy and dx lie as x does.
+  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw; null: not wanted); dy and dx lie as
+  // x does.
   void (*rmsnorm_backward)(const NormShape& shape, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
                            bool add_dx, T* dw, bool add_dw);
   // y[n] = (x[n] - mean[n]) * rstd[n] * w + b, rstd[n] = 1 / sqrt(variance(x[n]) + eps); mean and rstd are kept.
   void (*layernorm_forward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, double eps, T* y,
                             Acc* mean, Acc* rstd);
-  // db too is overwritten, or added to if add_db.
+  // db too is overwritten, or added to if add_db, or null.
   void (*layernorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const Acc* mean, const Acc* rstd,
                              const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db);
 

@@ -12,6 +12,7 @@ void embedding_forward(const std::int32_t* ids, const Tensor& w, const Tensor& y
 }
 
 void embedding_backward(const std::int32_t* ids, const Tensor& dy, const GradientPlace& dw, const Tensor& workspace) {
+  if (!dw.is_wanted()) return;
   dispatch(dy.dtype, [&]<class T>(T) {
     kernels::table<T>().embedding_backward(dy.sizes[0], dy.sizes[1], dw.tensor.sizes[0], ids, dy.as<T>(),
                                            dw.tensor.as<T>(), dw.add, workspace.data);

@@ -24,13 +24,12 @@ void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tenso
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw) {
   const std::int64_t N = dy.sizes[0], O = dy.sizes[1], I = x.sizes[1];
   dispatch(dy.dtype, [&]<class T>(T) {
-    T* weight = dw.weight.tensor.as<T>();
-    if (w.input_major) {
-      kernels::gemm(true, false, I, O, N, x.as<T>(), I, dy.as<T>(), O, weight, O, dw.weight.add);
-    } else {
-      kernels::gemm(true, false, O, I, N, dy.as<T>(), O, x.as<T>(), I, weight, I, dw.weight.add);
+    if (dw.weight.is_wanted() && w.input_major) {
+      kernels::gemm(true, false, I, O, N, x.as<T>(), I, dy.as<T>(), O, dw.weight.tensor.as<T>(), O, dw.weight.add);
+    } else if (dw.weight.is_wanted()) {
+      kernels::gemm(true, false, O, I, N, dy.as<T>(), O, x.as<T>(), I, dw.weight.tensor.as<T>(), I, dw.weight.add);
     }
-    if (w.bias.data != nullptr) {
+    if (w.bias.data != nullptr && dw.bias.is_wanted()) {
       kernels::table<T>().bias_backward(N, O, dy.as<T>(), dw.bias.tensor.as<T>(), dw.bias.add);
     }
   });

@@ -75,7 +75,7 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
                               const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
                               const GradientPlace& dweight, const LossHeadWorkspace& workspace) {
   LossResult result{0.0, count_labels(shape, labels)};
-  const bool in_float = sums_in_float(shape, hidden.dtype);
+  const bool in_float = dweight.is_wanted() && sums_in_float(shape, hidden.dtype);
   const auto& cast = kernels::table<bfloat16>();
   if (in_float && dweight.add) {
     cast.cast_to_float(weight.numel(), dweight.tensor.as<bfloat16>(), workspace.dweight.as<float>());

@@ -20,6 +20,11 @@ T* first_of(const Heads& heads, const Tensor& x) {
   return x.as<T>() + heads.first * heads.D;
 }
 
+template <class T>
+T* wanted(const GradientPlace& gradient) {
+  return gradient.is_wanted() ? gradient.tensor.as<T>() : nullptr;
+}
+
 }  // namespace
 
 NormStatistics place_norm_statistics(MemoryLayout& memory, const Norm& norm, std::int64_t runs, DType dtype) {
@@ -50,11 +55,11 @@ void norm_backward(const Norm& norm, const Tensor& x, const NormWeights& w, cons
     const auto& table = kernels::table<T>();
     if (norm.centred) {
       table.layernorm_backward(x.sizes[0], x.sizes[1], x.as<T>(), w.weight.as<T>(), kept.mean.as<Acc>(),
-                               kept.rstd.as<Acc>(), dy.as<T>(), dx.as<T>(), add_dx, g.weight.tensor.as<T>(),
-                               g.weight.add, g.bias.tensor.as<T>(), g.bias.add);
+                               kept.rstd.as<Acc>(), dy.as<T>(), dx.as<T>(), add_dx, wanted<T>(g.weight), g.weight.add,
+                               wanted<T>(g.bias), g.bias.add);
     } else {
       table.rmsnorm_backward(rows_of(norm, x), x.as<T>(), w.weight.as<T>(), kept.rstd.as<Acc>(), dy.as<T>(), dx.as<T>(),
-                             add_dx, g.weight.tensor.as<T>(), g.weight.add);
+                             add_dx, wanted<T>(g.weight), g.weight.add);
     }
   });
 }
@@ -73,7 +78,7 @@ void heads_norm_backward(const Norm& norm, const Heads& heads, const Tensor& x, 
   dispatch(x.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
     kernels::table<T>().rmsnorm_backward(rows_of(norm, heads, x), first_of<T>(heads, x), weight.as<T>(), rstd.as<Acc>(),
-                                         first_of<T>(heads, dy), first_of<T>(heads, dy), false, gradient.tensor.as<T>(),
+                                         first_of<T>(heads, dy), first_of<T>(heads, dy), false, wanted<T>(gradient),
                                          gradient.add);
   });
 }

@@ -40,15 +40,20 @@ Value from_torch(const at::Tensor& tensor) {
   return {dense.sizes().vec(), std::vector<double>(data, data + dense.numel())};
 }
 
-// dy may have the same elements in another shape.
+// dy may have the same elements in another shape. frozen: per input; empty: none.
 Derivative differentiate(const std::vector<Value>& inputs, const Value& dy,
-                         const std::function<at::Tensor(const Tensors&)>& formula) {
+                         const std::function<at::Tensor(const Tensors&)>& formula,
+                         const std::vector<bool>& frozen = {}) {
   Tensors leaves;
-  for (const Value& input : inputs) leaves.push_back(to_torch(input).requires_grad_(true));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    leaves.push_back(to_torch(inputs[i]).requires_grad_(frozen.empty() || !frozen[i]));
+  }
   const at::Tensor value = formula(leaves);
   (value * to_torch(dy).view(value.sizes())).sum().backward();
   Derivative result{from_torch(value), {}};
-  for (const at::Tensor& leaf : leaves) result.gradients.push_back(from_torch(leaf.grad()));
+  for (const at::Tensor& leaf : leaves) {
+    result.gradients.push_back(from_torch(leaf.requires_grad() ? leaf.grad() : at::zeros_like(leaf)));
+  }
   return result;
 }
 
@@ -334,14 +339,18 @@ Derivative head(const LlamaConfig& config, const Inputs& inputs, const Value& x,
   });
 }
 
-Derivative llama(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy) {
-  return differentiate(parameters, scalar(dy),
-                       [&](const Tensors& in) { return cross_entropy(run_body(config, inputs, in), inputs.labels); });
+Derivative llama(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy,
+                 const std::vector<bool>& frozen) {
+  return differentiate(
+      parameters, scalar(dy),
+      [&](const Tensors& in) { return cross_entropy(run_body(config, inputs, in), inputs.labels); }, frozen);
 }
 
-Derivative gpt2(const Gpt2Config& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy) {
-  return differentiate(parameters, scalar(dy),
-                       [&](const Tensors& in) { return cross_entropy(run_gpt2(config, inputs, in), inputs.labels); });
+Derivative gpt2(const Gpt2Config& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy,
+                const std::vector<bool>& frozen) {
+  return differentiate(
+      parameters, scalar(dy),
+      [&](const Tensors& in) { return cross_entropy(run_gpt2(config, inputs, in), inputs.labels); }, frozen);
 }
 
 Value logits(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters,

@@ -52,9 +52,12 @@ Derivative block(const LlamaConfig& config, const Inputs& inputs, const Value& x
                  const Value& dy);
 Derivative head(const LlamaConfig& config, const Inputs& inputs, const Value& x, const std::vector<Value>& parameters,
                 double dy);
-// The whole model's loss; parameters and gradients in the order of Chain::parameters.
-Derivative llama(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy);
-Derivative gpt2(const Gpt2Config& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy);
+// The whole model's loss; parameters and gradients in the order of Chain::parameters. Frozen ones, of which
+// requires_grad is false, have gradients of zero.
+Derivative llama(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy,
+                 const std::vector<bool>& frozen = {});
+Derivative gpt2(const Gpt2Config& config, const Inputs& inputs, const std::vector<Value>& parameters, double dy,
+                const std::vector<bool>& frozen = {});
 // [B, V] at one position a row.
 Value logits(const LlamaConfig& config, const Inputs& inputs, const std::vector<Value>& parameters,
              const std::vector<std::int64_t>& positions);

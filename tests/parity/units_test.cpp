@@ -146,9 +146,13 @@ struct ModelRun {
 };
 
 std::vector<GradientPlace> places_of(const Unit& unit, const std::vector<Gradient>& gradients,
-                                     std::vector<bool>& used) {
+                                     const std::vector<bool>& frozen, std::vector<bool>& used) {
   std::vector<GradientPlace> places;
   for (const int index : unit.parameters()) {
+    if (!frozen.empty() && frozen[index]) {
+      places.emplace_back();
+      continue;
+    }
     GradientPlace place = gradients[index].place();
     place.add = place.add || used[index];
     used[index] = true;
@@ -157,18 +161,27 @@ std::vector<GradientPlace> places_of(const Unit& unit, const std::vector<Gradien
   return places;
 }
 
+// The first unit that has something to train; the head where no other has.
+std::size_t lowest_trained(const Chain& chain, const std::vector<bool>& frozen) {
+  const auto trains = [&](const auto& unit) {
+    return std::any_of(unit->parameters().begin(), unit->parameters().end(),
+                       [&](int index) { return frozen.empty() || !frozen[index]; });
+  };
+  return std::find_if(chain.units.begin(), chain.units.end() - 1, trains) - chain.units.begin();
+}
+
 LossResult run_backward(const Chain& chain, ModelRun& run, const Batch& batch, double scale,
-                        const std::vector<Gradient>& gradients, DType dtype) {
+                        const std::vector<Gradient>& gradients, DType dtype, const std::vector<bool>& frozen = {}) {
   std::vector<bool> used(chain.parameters.size());
   const std::size_t last = chain.units.size() - 1;
   LossResult result;
   std::vector<Buffer> grads;
   for (std::size_t u = 0; u < last; ++u) grads.emplace_back(run.hidden[u].read(), dtype);
-  for (std::size_t i = 0; i <= last; ++i) {
+  for (std::size_t i = 0; i <= last - lowest_trained(chain, frozen); ++i) {
     const std::size_t u = last - i;
     const Unit& unit = *chain.units[u];
     const Buffer workspace(unit.describe(Phase::backward, batch.shape).workspace_bytes);
-    const std::vector<GradientPlace> places = places_of(unit, gradients, used);
+    const std::vector<GradientPlace> places = places_of(unit, gradients, frozen, used);
     const auto one = [](const Tensor& tensor) { return std::vector<Tensor>{tensor}; };
     const std::vector<Tensor> input = u == 0 ? std::vector<Tensor>{} : one(run.boundaries[u - 1]);
     const std::vector<Tensor> grad_input = u == 0 ? std::vector<Tensor>{} : one(grads[u - 1].tensor());
@@ -248,6 +261,51 @@ TEST_P(Units, WholeGpt2) {
     expect_near(Value{{}, {result.sum}}, expected.value, "loss");
     for (std::size_t i = 0; i < gradients.all.size(); ++i) {
       expect_near(gradients.all[i], expected.gradients[i], chain.parameters[i].name, kUnitsThereAndBack);
+    }
+  });
+}
+
+// Frozen parameters, and units below the first that is trained, change no gradient of the rest: torch's with
+// requires_grad=False.
+TEST_P(Units, WholeModelsWithFrozenParameters) {
+  const auto expect_rest = [&](const Case& c, const Chain& chain, const std::vector<Value>& parameters,
+                               const Derivative& expected, const std::vector<bool>& frozen, bool add, int units) {
+    const std::vector<Buffer> weights = buffers_of(parameters, dtype());
+    ModelRun run(chain, weights, c.inputs.batch(), dtype());
+    const Gradients gradients(expected, 0, dtype(), add, random_);
+    const LossResult result = run_backward(chain, run, c.inputs.batch(), 0.5, gradients.all, dtype(), frozen);
+    expect_near(Value{{}, {result.sum}}, expected.value, "loss");
+    for (std::size_t i = 0; i < gradients.all.size(); ++i) {
+      const std::string& name = chain.parameters[i].name;
+      if (frozen[i] || bf16_cannot_tell(dtype(), c.config, name)) continue;
+      expect_near(gradients.all[i], expected.gradients[i], name, units * cancellation(dtype(), c.config, name));
+    }
+  };
+  for_each_case([&](Case c, bool add) {
+    if (mostly_rounding(dtype(), c)) return;
+    const Gpt2Config small{.vocabulary = c.config.vocabulary,
+                           .hidden_size = c.config.num_heads * 16,
+                           .intermediate_size = c.config.intermediate_size,
+                           .num_layers = c.config.num_layers,
+                           .num_heads = c.config.num_heads,
+                           .max_positions = c.config.max_positions,
+                           .loss_chunk_tokens = c.config.loss_chunk_tokens};
+    for (const bool is_gpt2 : {false, true}) {
+      const Chain chain = is_gpt2 ? make_gpt2(small, dtype()) : make_llama(c.config, dtype());
+      std::vector<int> all(chain.parameters.size());
+      std::vector<bool> frozen(chain.parameters.size());
+      // Everything before some place, and a quarter of what follows; the last one is trained.
+      const std::int64_t first = random_.below(std::ssize(all));
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i] = static_cast<int>(i);
+        const bool before = static_cast<std::int64_t>(i) < first;
+        frozen[i] = i + 1 < all.size() && (before || random_.below(4) == 0);
+      }
+      const std::vector<Value> parameters = random_parameters(chain.parameters, all, dtype(), random_);
+      const Derivative expected =
+          is_gpt2 ? gpt2(small, c.inputs, parameters, 0.5, frozen) : llama(c.config, c.inputs, parameters, 0.5, frozen);
+      if (is_gpt2) c.config = {};
+      expect_rest(c, chain, parameters, expected, frozen, add, kUnitsThereAndBack * roundings(dtype(), c.config));
     }
   });
 }

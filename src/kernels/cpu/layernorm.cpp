@@ -81,11 +81,13 @@ void layernorm_forward(int64_t N, int64_t C, const T* x, const T* w, const T* b,
 template <class T>
 void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const Acc<T>* mean, const Acc<T>* rstd,
                         const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db) {
-  sum_columns(N, C, dw, add_dw, [=](VectorOf<T> sum, int64_t n, int64_t c, auto lanes) {
-    const auto normed = (load(x + n * C + c, lanes) - splat(mean[n])) * splat(rstd[n]);
-    return multiply_add(load(dy + n * C + c, lanes), normed, sum);
-  });
-  bias_backward(N, C, dy, db, add_db);
+  if (dw != nullptr) {
+    sum_columns(N, C, dw, add_dw, [=](VectorOf<T> sum, int64_t n, int64_t c, auto lanes) {
+      const auto normed = (load(x + n * C + c, lanes) - splat(mean[n])) * splat(rstd[n]);
+      return multiply_add(load(dy + n * C + c, lanes), normed, sum);
+    });
+  }
+  if (db != nullptr) bias_backward(N, C, dy, db, add_db);
   parallel_ranges(N, N * C, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       input_gradient(C, x + n * C, w, Moments<Acc<T>>{mean[n], rstd[n]}, dy + n * C, dx + n * C, add_dx);

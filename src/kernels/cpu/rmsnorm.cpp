@@ -89,9 +89,9 @@ template <class T>
 void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const Acc<T>* rstd, const T* dy, T* dx,
                       bool add_dx, T* dw, bool add_dw) {
   const NormShape s = shape;
-  if (s.heads == 1) {
+  if (dw != nullptr && s.heads == 1) {
     weight_gradient(s, x, rstd, dy, dw, add_dw, [=](int64_t run) { return run * s.row_stride; });
-  } else {
+  } else if (dw != nullptr) {
     weight_gradient(s, x, rstd, dy, dw, add_dw,
                     [=](int64_t run) { return run / s.heads * s.row_stride + run % s.heads * s.C; });
   }
