@@ -81,6 +81,7 @@ struct TrainingPlan {
   double initial_accumulator_value;  // adagrad
   double gradient_clipping;          // 0: off
   MixedPrecision mixed_precision;
+  std::vector<std::string> freeze;  // patterns of tensors that are not trained
   Recompute gradient_checkpointing;
   int recompute_every;                        // full: every k-th block
   std::optional<std::int64_t> memory_budget;  // bytes of a rank; unset, 0: none

@@ -90,6 +90,16 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::mixed_precision>(),
        .doc = "Type of the computation (no: fp32); master weights, moments and sums of gradients are fp32."},
+      {.name = "training.freeze",
+       .type = Type::texts,
+       .fallback = "none",
+       .value_synonyms = {{"none", ""}},
+       .decides = [](const Plan& plan) { return !plan.training.freeze.empty(); },
+       .field = field<&Plan::training, &TrainingPlan::freeze>(),
+       .doc = "Tensors that are not trained, by their Hugging Face names with * ? [...], as in "
+              "[model.embed_tokens.*, model.layers.[0-3].*]. They have no gradients, optimizer state or fp32 master, "
+              "and below the first block that is trained there is no backward. With mixed_precision they are rounded "
+              "once, when they are loaded, and saved as they are then."},
       {.name = "training.gradient_checkpointing",
        .type = Type::choice,
        .fallback = "none",

@@ -116,7 +116,7 @@ class Engine {
   void refresh_weights();
 
   // For saving: all elements of one kind of state of a group, on rank 0; elsewhere nothing. Lies in the state itself
-  // or, where ranks hold slices, in storage; then a collective.
+  // or in storage: where ranks hold slices, which makes it a collective, or of ModelState::is_rounded().
   std::span<const float> gather_state(StateKind kind, int group, std::vector<float>& storage);
 
  private:

@@ -58,7 +58,8 @@ std::span<const float> Engine::gather_state(StateKind kind, int group, std::vect
   TRIREME_CHECK(!is_pending_, "the state was asked for while a step is pending");
   const auto held = static_cast<std::size_t>(state_.held(kind, group).size());
   const auto numel = static_cast<std::size_t>(plan_.groups[group].numel);
-  const std::span<const float> mine(state_.data(kind, group), held);
+  std::vector<float> copy;
+  const std::span<const float> mine = state_.read(kind, group, held == numel ? storage : copy);
   if (held == 0 || held == numel) return comm_.rank() == 0 ? mine : std::span<const float>();
   if (plan_.options.replica_of(comm_.rank()) > 0) return {};
   comm::Communicator& ranks = ranks_of(schedule::Scope::shards);

@@ -70,7 +70,7 @@ Range ModelState::updated(int group) const {
 Range ModelState::held(StateKind kind, int group) const {
   const schedule::GroupSpec& spec = spec_.groups[group];
   if (kind != StateKind::master) return spec.trainable ? updated(group) : Range{};
-  if (!weights_are_master()) return updated(group);
+  if (!weights_are_master() && spec.trainable) return updated(group);
   return spec.shards_parameters ? slice_of(group) : Range{0, groups_[group].numel};
 }
 
@@ -87,6 +87,20 @@ float* ModelState::data(StateKind kind, int group) const {
     case StateKind::second: return place.second;
   }
   return nullptr;
+}
+
+std::span<const float> ModelState::read(StateKind kind, int group, std::vector<float>& storage) const {
+  const auto numel = static_cast<std::size_t>(held(kind, group).size());
+  if (kind != StateKind::master || !is_rounded(group)) return {data(kind, group), numel};
+  storage.resize(numel);
+  kernels::table<bfloat16>().cast_to_float(held(kind, group).size(), reinterpret_cast<const bfloat16*>(weights(group)),
+                                           storage.data());
+  return storage;
+}
+
+void ModelState::write_rounded(int group, std::span<const float> values) const {
+  kernels::table<bfloat16>().cast_from_float(std::ssize(values), values.data(),
+                                             reinterpret_cast<bfloat16*>(weights(group)));
 }
 
 float* ModelState::updated_data(StateKind kind, int group) const {
@@ -131,20 +145,26 @@ void ModelState::cast_weights() {
   if (weights_are_master()) return;
   TRIREME_CHECK(chain_.compute_dtype == DType::bf16, "compute dtype is fp32 or bf16");
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    if (is_rounded(g)) continue;
     kernels::table<bfloat16>().cast_from_float(updated(g).size(), updated_data(StateKind::master, g),
                                                reinterpret_cast<bfloat16*>(updated_weights(g)));
   }
 }
 
 void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& visit) const {
+  std::vector<float> copy;
   for (const StateKind kind : kinds_) {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
       const Range range = held(kind, g);
+      const bool is_copy = kind == StateKind::master && is_rounded(g);
+      if (is_copy) read(kind, g, copy);
+      float* first = is_copy ? copy.data() : data(kind, g);
       for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
         const ParameterSpec& parameter = chain_.parameters[piece.parameter];
-        visit({kind, parameter, parameter.logical[piece.logical], piece.box,
-               data(kind, g) + (piece.flat_begin - range.begin), piece.flat_row_stride});
+        visit({kind, parameter, parameter.logical[piece.logical], piece.box, first + (piece.flat_begin - range.begin),
+               piece.flat_row_stride});
       }
+      if (is_copy) write_rounded(g, copy);
     }
   }
 }

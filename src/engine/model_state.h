@@ -45,10 +45,15 @@ class ModelState {
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
   // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). bf16's masters: the same.
-  // fp32's masters, which are what units read: all of them, or a slice where parameters are sharded.
+  // Those that units read, fp32's and a frozen group's: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
-  // fp32; element held().begin. Null for a kind that is not there.
+  // fp32; element held().begin. Null for a kind that is not there, and for the masters of a group that is_rounded().
   float* data(StateKind kind, int group) const;
+  // Frozen where units compute in less than fp32: nothing is added to it, so it has no master. What units read is all
+  // there is, rounded once when it was loaded or drawn, and what a checkpoint gets.
+  bool is_rounded(int group) const { return !weights_are_master() && !spec_.groups[group].trainable; }
+  // What is held of a kind, in the state itself or, of a group that is_rounded(), in storage.
+  std::span<const float> read(StateKind kind, int group, std::vector<float>& storage) const;
   // The element updated().begin, or null.
   float* updated_data(StateKind kind, int group) const;
 
@@ -70,7 +75,8 @@ class ModelState {
   // The units' copies of what this rank updates, from the masters.
   void cast_weights();
 
-  // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element.
+  // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element,
+  // which may be written (of a group that is_rounded() a copy, whose values go back when the group is done).
   struct HeldPiece {
     StateKind kind;
     const ParameterSpec& parameter;
@@ -88,6 +94,7 @@ class ModelState {
   };
   Range slice_of(int group) const;
   void fill_optimizer_state(float value) const;
+  void write_rounded(int group, std::span<const float> values) const;
   bool weights_are_master() const { return chain_.compute_dtype == DType::f32; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;

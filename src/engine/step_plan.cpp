@@ -10,6 +10,16 @@ namespace trireme::engine {
 
 namespace {
 
+// Of the backward: a frozen matrix has no product for its gradient.
+double spared_flops(const Chain& chain, const Unit& unit, const BatchShape& shape) {
+  double elements = 0;
+  for (const int index : unit.parameters()) {
+    const ParameterSpec& parameter = chain.parameters[index];
+    if (!parameter.trainable && parameter.rows > 1) elements += static_cast<double>(parameter.numel());
+  }
+  return 2 * static_cast<double>(shape.tokens()) * elements;
+}
+
 schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups, const BatchShape& shape,
                                    int recompute_every) {
   schedule::ChainSpec spec;
@@ -38,7 +48,7 @@ schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<Storage
     out.backward_workspace_bytes = backward.workspace_bytes;
     out.backward_reads_input = backward.reads_input && u > 0;
     out.forward_flops = forward.flops;
-    out.backward_flops = backward.flops;
+    out.backward_flops = std::max(0.0, backward.flops - spared_flops(chain, unit, shape));
     out.forward_bytes_moved = forward.bytes_moved;
     out.backward_bytes_moved = backward.bytes_moved;
     if (out.saved_bytes > 0) out.recompute = recompute_every > 0 && keeping++ % recompute_every == 0;

@@ -18,12 +18,19 @@ struct Visit {
   int unit = -1, round = -1;
 };
 
-std::vector<Visit> list_visits(int num_units, int num_rounds) {
+// Nothing below it is trained, so nothing there has a backward, nor keeps anything for one. At most the head.
+int lowest_trained(const ChainSpec& chain) {
+  const auto is_trained = [](const UnitSpec& unit) { return !unit.gradients.empty(); };
+  const auto found = std::find_if(chain.units.begin(), chain.units.end() - 1, is_trained);
+  return static_cast<int>(found - chain.units.begin());
+}
+
+std::vector<Visit> list_visits(int num_units, int num_rounds, int lowest) {
   std::vector<Visit> visits;
   for (int round = 0; round < num_rounds; ++round) {
     for (int unit = 0; unit < num_units - 1; ++unit) visits.push_back({Op::forward, unit, round});
     visits.push_back({Op::loss, num_units - 1, round});
-    for (int unit = num_units - 2; unit >= 0; --unit) visits.push_back({Op::backward, unit, round});
+    for (int unit = num_units - 2; unit >= lowest; --unit) visits.push_back({Op::backward, unit, round});
   }
   return visits;
 }
@@ -260,7 +267,8 @@ class Builder {
     Instruction& forward = emit_unit(Op::forward, unit, micro_batch);
     if (unit > 0) append(forward.reads, activations_[unit - 1]);
     activations_[unit] = add_buffer(BufferKind::activation, unit, -1, micro_batch, spec.output_bytes);
-    if (!spec.recompute) saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
+    const bool keeps = !spec.recompute && unit >= lowest_trained_;
+    if (keeps) saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
     append(forward.writes, activations_[unit]);
     append(forward.writes, saved_[unit]);
     append(forward.writes, workspace(unit, micro_batch, spec.forward_workspace_bytes));
@@ -402,6 +410,7 @@ class Builder {
   const ChainSpec& chain_;
   const Options& options_;
   const MicroBatchSplit split_;
+  const int lowest_trained_;
   const std::vector<Visit> visits_;
   std::vector<std::vector<std::pair<int, int>>> next_use_;  // per visit: (sharded group, visit that reads it next)
   Program program_;

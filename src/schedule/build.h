@@ -5,7 +5,8 @@
 namespace trireme::schedule {
 
 // count; per round forward 0 .. n-2, loss, (recompute and) backward n-2 .. 0, each followed by what became ready; norm;
-// report; step of every trainable group.
+// report; step of every trainable group. The backward ends at the first unit that gives a gradient: those before it
+// keep nothing.
 //
 // How a group is reduced, after its last contribution in a round (GroupSpec says what is sharded):
 //   sharded gradients           reduce_scatter in each round

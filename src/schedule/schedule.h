@@ -78,7 +78,7 @@ struct Buffer {
 // Weights of a group: weights where parameters are whole, gathered where they are sharded.
 // clang-format off
 //   forward     reads weights of UnitSpec::reads, activation (input: unit - 1's); writes activation (output: its own),
-//               saved (unless recomputed), workspace
+//               saved (unless recomputed, or nothing at or before it is trained: no backward follows), workspace
 //   recompute   reads weights, activation (input); writes saved, recomputed_output, workspace
 //   loss        reads weights, activation (input), token_count, the slots it adds to; writes boundary_gradient (of its
 //               input: unit - 1's), slots of UnitSpec::gradients, workspace, losses of m

@@ -198,6 +198,7 @@ class MeaningChecker {
       return;
     }
     expect(head || work.forward, "comes before its forward");
+    expect(head || has_backward(chain_, instruction.unit), "has nothing to give gradients for");
     expect(work.recompute == unit.recompute, "comes before its forward ran again");
     check_contributions(instruction, unit);
   }
@@ -347,8 +348,8 @@ class MeaningChecker {
       const bool head = unit == static_cast<int>(chain_.units.size()) - 1;
       for (int micro_batch = rank(); micro_batch < split_.num_micro_batches; micro_batch += split_.num_data_ranks) {
         const Work& work = work_[unit * split_.num_micro_batches + micro_batch];
-        expect((head || work.forward) && work.backward,
-               chain_.units[unit].name + " does not do micro-batch " + std::to_string(micro_batch));
+        const bool is_complete = head ? work.backward : work.forward && work.backward == has_backward(chain_, unit);
+        expect(is_complete, chain_.units[unit].name + " does not do micro-batch " + std::to_string(micro_batch));
       }
     }
   }

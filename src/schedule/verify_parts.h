@@ -38,6 +38,9 @@ class Inspection {
 // Indices, lanes, waits, places, sizes of spaces: what the other parts rely on so as not to read out of bounds.
 void check_structure(Inspection& inspection);
 
+// Whether the unit, or one before it, gives a gradient. The head's LOSS is there all the same.
+bool has_backward(const ChainSpec& chain, int unit);
+
 // The buffers that the instruction must read and write, in documented order and without empty ones; offsets are not
 // set. Needs indices in range.
 struct Accesses {

@@ -52,7 +52,8 @@ Accesses of_forward(const Roles& roles, const Instruction& instruction) {
   add(accesses.reads, roles.boundary(BufferKind::activation, unit - 1, micro_batch));
   const bool again = instruction.op == Op::recompute;
   if (!again) add(accesses.writes, roles.boundary(BufferKind::activation, unit, micro_batch));
-  if (again || !spec.recompute) add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+  const bool keeps = !spec.recompute && has_backward(roles.chain, unit);
+  if (again || keeps) add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
   if (again) add(accesses.writes, roles.boundary(BufferKind::recomputed_output, unit, micro_batch));
   add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.forward_workspace_bytes});
   return accesses;
@@ -155,6 +156,13 @@ std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& o
     add(buffers, Roles::scalars(BufferKind::losses, micro_batch, 1));
   }
   return buffers;
+}
+
+bool has_backward(const ChainSpec& chain, int unit) {
+  for (; unit >= 0; --unit) {
+    if (!chain.units[unit].gradients.empty()) return true;
+  }
+  return false;
 }
 
 Accesses expected_accesses(const ChainSpec& chain, const Options& options, int rank, const Instruction& instruction) {

@@ -8,6 +8,7 @@
 
 #include "models/model.h"
 #include "train/data_sets.h"
+#include "train/freeze.h"
 #include "train/memory_budget.h"
 #include "train/model_source.h"
 #include "train/resolve.h"
@@ -49,13 +50,13 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
   ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
                             source ? &source->config.model : nullptr);
   if (source) check_tokenizer(*source, dataset, run.notices);
-  const Chain chain = make_chain(run.model, run.compute_dtype, run.recompute_wide);
+  const Chain chain = make_training_chain(run, run.notices);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
   engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
   check_memory_budget(plan, world_size, planned_bytes(step), [&](const config::Plan& changed) {
-    const ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
-                                      source ? &source->config.model : nullptr);
-    const Chain other_chain = make_chain(other.model, other.compute_dtype, other.recompute_wide);
+    ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
+                                source ? &source->config.model : nullptr);
+    const Chain other_chain = make_training_chain(other, other.notices);
     return planned_bytes(engine::plan_step(other_chain, other.engine, 0));
   });
 

@@ -233,6 +233,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
   run.compute_dtype = plan.training.mixed_precision == config::MixedPrecision::bf16 ? DType::bf16 : DType::f32;
+  run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;
   const std::int64_t micro = plan.training.micro_batch_size;
   const std::int64_t micro_batches = micro_batches_of(plan, world_size, resume, run.notices);

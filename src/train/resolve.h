@@ -26,7 +26,8 @@ struct ResumeFacts {
 struct ResolvedRun {
   ModelConfig model;
   DType compute_dtype = DType::f32;
-  bool recompute_wide = false;  // of make_chain()
+  bool recompute_wide = false;      // of make_chain()
+  std::vector<std::string> freeze;  // patterns of tensors
   engine::EngineOptions engine;
   optim::Law law;
   std::int64_t total_steps = 0;

@@ -12,6 +12,7 @@
 #include "data/tokenizer.h"
 #include "models/model.h"
 #include "train/data_sets.h"
+#include "train/freeze.h"
 
 namespace trireme::train {
 
@@ -70,7 +71,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
                  facts_of(resumed_.get()), model_ ? &model_->config.model : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
-  chain_ = make_chain(run_.model, run_.compute_dtype, run_.recompute_wide);
+  chain_ = make_training_chain(run_, run_.notices);
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
     load(*resumed_);

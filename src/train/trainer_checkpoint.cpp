@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "comm/collectives.h"
+#include "train/freeze.h"
 #include "train/trainer.h"
 
 namespace trireme::train {
@@ -98,6 +99,7 @@ void Trainer::load(const checkpoint::Reader& reader) {
                            std::to_string(manifest.compute_threads) +
                            " compute threads: sums may differ in the last bit");
   }
+  check_frozen(reader.manifest(), chain_, engine_->state());
   engine_->state().for_each_piece([&](const engine::ModelState::HeldPiece& piece) {
     reader.read(engine_->state().prefix_of(piece.kind) + piece.tensor.name, piece.tensor.shape, piece.box.row_begin,
                 piece.box.row_end, piece.box.column_begin, piece.box.column_end, piece.data, piece.row_stride);

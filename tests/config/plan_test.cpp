@@ -268,7 +268,8 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.momentum", "0.9"},
                                                                        {"training.nesterov", "true"},
                                                                        {"training.initial_accumulator_value", "0.1"},
-                                                                       {"training.gradient_clipping", "0"}};
+                                                                       {"training.gradient_clipping", "0"},
+                                                                       {"training.freeze", "[model.embed*]"}};
 
 TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
   std::map<std::string, std::string> seen;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "schedule/chains.h"
+#include "schedule/verify.h"
 
 namespace trireme::schedule {
 namespace {
@@ -328,6 +329,35 @@ TEST(BuildSchedule, LeavesFrozenGroupsAlone) {
   for (const Buffer& buffer : build_schedule(chain, options, 0).buffers) {
     EXPECT_TRUE(buffer.group != 1 || buffer.kind == BufferKind::weights) << to_string(buffer, chain);
   }
+}
+
+// Below the first unit that is trained nothing has a backward, so nothing is kept for one; with the head alone there is
+// none at all.
+TEST(BuildSchedule, EndsTheBackwardAtTheFirstUnitThatIsTrained) {
+  ChainSpec chain = make_small_chain(2, false);
+  const Options options{.world_size = 2, .num_micro_batches = 2};
+  const auto freeze = [&](int unit) {
+    chain.groups[unit].trainable = false;
+    chain.units[unit].gradients.clear();
+  };
+  freeze(0), freeze(1);
+  EXPECT_EQ(without_waits(chain, options, 0),
+            (Lines{"count", "forward embed m0", "forward block0 m0", "forward block1 m0", "loss head m0",
+                   "accumulate head m0 first", "all_reduce head", "backward block1 m0", "accumulate block1 m0 first",
+                   "all_reduce block1", "norm", "report", "step block1", "step head"}));
+  const auto kept = [&] {
+    Lines lines;
+    for (const Buffer& buffer : build_schedule(chain, options, 0).buffers) {
+      if (buffer.kind == BufferKind::saved) lines.push_back(to_string(buffer, chain));
+    }
+    return lines;
+  };
+  EXPECT_EQ(kept(), Lines{"saved block1 m0"});
+  chain.units[1].recompute = true;
+  EXPECT_EQ(kept(), Lines{"saved block1 m0"}) << "nothing is computed again either";
+  freeze(2);
+  EXPECT_EQ(kept(), Lines{});
+  EXPECT_TRUE(verify(chain, options, lower_all(chain, options)).empty());
 }
 
 // More ranks than micro-batches is the user's mistake and says the way out.
