@@ -110,17 +110,17 @@ struct DistributedPlan {
   Strategy strategy;
   // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
   std::optional<std::int64_t> dp_replicate, dp_shard;
-  std::int64_t persistence_threshold;  // elements; storage groups of fewer keep whole parameters
   WrapPolicy auto_wrap;
   std::int64_t min_num_params;          // size: elements of a set of units
   std::vector<std::string> wrap_names;  // by_name: patterns of unit names
   // Most elements of a storage group of several parameters: the smaller of what is set.
   std::optional<std::int64_t> bucket_size, allgather_bucket_size;
+  std::int64_t persistence_threshold;  // elements; storage groups of fewer keep whole parameters
   int gather_ahead;                    // units
   std::int64_t reuse_distance;         // elements
+  std::int64_t max_live_parameters;    // elements; 0: no bound
   int gradient_slots;
   bool overlap_comm;
-  std::int64_t max_live_parameters;    // elements; 0: no bound
   int timeout_seconds;
   bool operator==(const DistributedPlan&) const = default;
 };

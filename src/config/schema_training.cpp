@@ -166,6 +166,10 @@ std::vector<Key> clipping_and_evaluation_keys() {
   };
 }
 
+// FSDP's: gather the next unit before the one at work is done, or after it.
+const std::vector<Synonym> kPrefetchPolicies = {
+    {"backward_pre", "1"}, {"backward_post", "0"}, {"no_prefetch", "0"}, {"none", "0"}};
+
 std::vector<Key> run_keys() {
   return {
       {.name = "distributed.strategy",
@@ -176,10 +180,6 @@ std::vector<Key> run_keys() {
        .aliases = {{"fsdp_sharding_strategy", kGuides},
                    {"sharding_strategy", kGuides},
                    {"zero_stage", kGuides, {{"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}}}},
-// FSDP's: gather the next unit before the one at work is done, or after it.
-const std::vector<Synonym> kPrefetchPolicies = {
-    {"backward_pre", "1"}, {"backward_post", "0"}, {"no_prefetch", "0"}, {"none", "0"}};
-
        .decides = sums_once_a_step,
        .field = field<&Plan::distributed, &DistributedPlan::strategy>(),
        .doc =
@@ -202,16 +202,6 @@ const std::vector<Synonym> kPrefetchPolicies = {
        .decides = always,
        .field = field<&Plan::distributed, &DistributedPlan::dp_shard>(),
        .doc = "Ranks of a set, neighbours, among which is sharded; unset: the ranks divided by dp_replicate."},
-      {.name = "distributed.persistence_threshold",
-       .type = Type::integer,
-       .fallback = "0",
-       .range = from(0, 1e15),
-       .aliases = {{"stage3_param_persistence_threshold", kDeepSpeed}},
-       .field = field<&Plan::distributed, &DistributedPlan::persistence_threshold>(),
-       .doc = "Where parameters are sharded: storage groups of fewer elements keep theirs whole."},
-      {.name = "distributed.gather_ahead",
-       .type = Type::integer,
-       .fallback = "1",
       {.name = "distributed.auto_wrap",
        .type = Type::choice,
        .fallback = "transformer",
@@ -250,7 +240,19 @@ const std::vector<Synonym> kPrefetchPolicies = {
        .range = from(1, 1e15),
        .field = field<&Plan::distributed, &DistributedPlan::allgather_bucket_size>(),
        .doc = "The same by DeepSpeed's other name: a group is gathered and reduced as one, so the smaller governs."},
+      {.name = "distributed.persistence_threshold",
+       .type = Type::integer,
+       .fallback = "0",
+       .range = from(0, 1e15),
+       .aliases = {{"stage3_param_persistence_threshold", kDeepSpeed}},
+       .field = field<&Plan::distributed, &DistributedPlan::persistence_threshold>(),
+       .doc = "Where parameters are sharded: storage groups of fewer elements keep theirs whole."},
+      {.name = "distributed.gather_ahead",
+       .type = Type::integer,
+       .fallback = "1",
        .range = from(0, 1024),
+       .aliases = {{"fsdp_backward_prefetch", kAccelerate, kPrefetchPolicies},
+                   {"fsdp_backward_prefetch_policy", kGuides, kPrefetchPolicies}},
        .field = field<&Plan::distributed, &DistributedPlan::gather_ahead>(),
        .doc = "How many units ahead of the one at work sharded parameters are gathered."},
       {.name = "distributed.reuse_distance",
@@ -260,9 +262,15 @@ const std::vector<Synonym> kPrefetchPolicies = {
        .aliases = {{"stage3_max_reuse_distance", kDeepSpeed}},
        .field = field<&Plan::distributed, &DistributedPlan::reuse_distance>(),
        .doc = "Gathered parameters stay where fewer elements of others are needed before they are again."},
+      {.name = "distributed.max_live_parameters",
+       .type = Type::integer,
+       .fallback = "0",
+       .range = from(0, 1e15),
+       .aliases = {{"stage3_max_live_parameters", kDeepSpeed}},
+       .field = field<&Plan::distributed, &DistributedPlan::max_live_parameters>(),
+       .doc = "Most elements of sharded parameters that are gathered at a time, whatever gather_ahead, reuse_distance "
+              "and the strategy would keep; only a unit that needs more by itself gets more. 0: no bound."},
       {.name = "distributed.gradient_slots",
-       .aliases = {{"fsdp_backward_prefetch", kAccelerate, kPrefetchPolicies},
-                   {"fsdp_backward_prefetch_policy", kGuides, kPrefetchPolicies}},
        .type = Type::integer,
        .fallback = "2",
        .range = from(1, 1024),
@@ -278,14 +286,6 @@ const std::vector<Synonym> kPrefetchPolicies = {
        .type = Type::integer,
        .fallback = "600",
        .range = from(1, 604800),
-      {.name = "distributed.max_live_parameters",
-       .type = Type::integer,
-       .fallback = "0",
-       .range = from(0, 1e15),
-       .aliases = {{"stage3_max_live_parameters", kDeepSpeed}},
-       .field = field<&Plan::distributed, &DistributedPlan::max_live_parameters>(),
-       .doc = "Most elements of sharded parameters that are gathered at a time, whatever gather_ahead, reuse_distance "
-              "and the strategy would keep; only a unit that needs more by itself gets more. 0: no bound."},
        .aliases = {{"timeout", kGuides}, {"training.ddp_timeout", kHuggingFace}},
        .field = field<&Plan::distributed, &DistributedPlan::timeout_seconds>(),
        .doc = "How long a rank waits for the others before it gives up."},

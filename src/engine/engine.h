@@ -133,8 +133,8 @@ class Engine {
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Program& program, const schedule::Instruction& instruction) const;
-  void gather_weights(int group, std::byte* whole);
   bool is_read_after(int unit, int parameter) const;
+  void gather_weights(int group, std::byte* whole);
   void make_subsets();
   void set_norm(double squares);
   // Whole groups of an evaluation, in the arena; those of the unit before stay where they hold all that is needed.

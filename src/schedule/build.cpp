@@ -142,6 +142,38 @@ class Builder {
     }
   }
 
+  void gather(int group, int visit) {
+    held_until_[group] = visit;
+    const std::int64_t numel = chain_.groups[group].numel;
+    gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
+    add_gather(group, gathered_[group]);
+  }
+
+  // Whether a group may be there from one visit to another: with what is held then and what each of them reads it keeps
+  // max_live, unless a visit's own need is larger, beside which nothing else is held.
+  bool fits(int group, int from, int until) const {
+    if (options_.max_live == 0) return true;
+    for (int visit = from; visit <= until; ++visit) {
+      std::vector<bool> live(chain_.groups.size(), false);
+      for (const auto& [read, next] : next_use_[visit]) live[read] = true;
+      const std::int64_t needed = elements_of(live);
+      for (std::size_t other = 0; other < live.size(); ++other) {
+        if (gathered_[other] >= 0 && held_until_[other] >= visit) live[other] = true;
+      }
+      live[group] = true;
+      if (elements_of(live) > std::max(options_.max_live, needed)) return false;
+    }
+    return true;
+  }
+
+  std::int64_t elements_of(const std::vector<bool>& groups) const {
+    std::int64_t elements = 0;
+    for (std::size_t group = 0; group < groups.size(); ++group) {
+      if (groups[group]) elements += chain_.groups[group].numel;
+    }
+    return elements;
+  }
+
   void add_gather(int group, int target) {
     Instruction& gather = emit(Op::gather, Scope::shards);
     gather.group = group;
@@ -149,37 +181,6 @@ class Builder {
     gather.element_count = chain_.groups[group].numel;
     gather.reads = {weights_[group]};
     gather.writes = {target};
-    void gather(int group, int visit) {
-      held_until_[group] = visit;
-      const std::int64_t numel = chain_.groups[group].numel;
-      gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
-      add_gather(group, gathered_[group]);
-    }
-
-    // Whether a group may be there from one visit to another: with what is held then and what each of them reads it
-    // keeps max_live, unless a visit's own need is larger, beside which nothing else is held.
-    bool fits(int group, int from, int until) const {
-      if (options_.max_live == 0) return true;
-      for (int visit = from; visit <= until; ++visit) {
-        std::vector<bool> live(chain_.groups.size(), false);
-        for (const auto& [read, next] : next_use_[visit]) live[read] = true;
-        const std::int64_t needed = elements_of(live);
-        for (std::size_t other = 0; other < live.size(); ++other) {
-          if (gathered_[other] >= 0 && held_until_[other] >= visit) live[other] = true;
-        }
-        live[group] = true;
-        if (elements_of(live) > std::max(options_.max_live, needed)) return false;
-      }
-      return true;
-    }
-
-    std::int64_t elements_of(const std::vector<bool>& groups) const {
-      std::int64_t elements = 0;
-      for (std::size_t group = 0; group < groups.size(); ++group) {
-        if (groups[group]) elements += chain_.groups[group].numel;
-      }
-      return elements;
-    }
   }
 
   // Elements of other sharded groups that are needed between two visits.

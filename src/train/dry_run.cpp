@@ -74,9 +74,9 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
                       world_size, world_size == 1 ? "" : "s");
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);
+  text += fmt::format("storage groups     {}\n", describe_groups(step.groups));
   text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
                       step.program().instructions.size(), rank);
-  text += fmt::format("storage groups     {}\n", describe_groups(step.groups));
   text += fmt::format("memory of rank {}\n", rank);
   std::int64_t total = 0;
   for (const auto& [owner, bytes] : step.memory_by_owner) {
