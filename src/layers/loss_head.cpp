@@ -16,14 +16,16 @@ Tensor rows_of(const Tensor& matrix, std::int64_t begin, std::int64_t count) {
 }
 
 bool sums_in_float(const LossHeadShape& shape, DType dtype) {
-  return dtype == DType::bf16 && shape.N > shape.chunk_rows;
+  return accumulator_of(dtype) != dtype && shape.N > shape.chunk_rows;
 }
 
-// Adds a chunk's weight gradient to the fp32 sum: bf16 only.
+// Adds a chunk's weight gradient to the sum.
 void add_to_sum(const Tensor& dlogits, const Tensor& hidden, const Tensor& sum, bool add) {
-  kernels::gemm_unrounded(true, false, dlogits.sizes[1], hidden.sizes[1], hidden.sizes[0], dlogits.as<bfloat16>(),
-                          dlogits.sizes[1], hidden.as<bfloat16>(), hidden.sizes[1], sum.as<float>(), hidden.sizes[1],
-                          add);
+  dispatch(dlogits.dtype, [&]<class T>(T) {
+    kernels::gemm_unrounded(true, false, dlogits.sizes[1], hidden.sizes[1], hidden.sizes[0], dlogits.as<T>(),
+                            dlogits.sizes[1], hidden.as<T>(), hidden.sizes[1],
+                            sum.as<typename kernels::AccumulatorOf<T>::type>(), hidden.sizes[1], add);
+  });
 }
 
 void cap_logits(const LossHeadShape& shape, const Tensor& logits) {
@@ -76,9 +78,10 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
                               const GradientPlace& dweight, const LossHeadWorkspace& workspace) {
   LossResult result{0.0, count_labels(shape, labels)};
   const bool in_float = dweight.is_wanted() && sums_in_float(shape, hidden.dtype);
-  const auto& cast = kernels::table<bfloat16>();
   if (in_float && dweight.add) {
-    cast.cast_to_float(weight.numel(), dweight.tensor.as<bfloat16>(), workspace.dweight.as<float>());
+    dispatch(weight.dtype, [&]<class T>(T) {
+      kernels::table<T>().cast_to_float(weight.numel(), dweight.tensor.as<T>(), workspace.dweight.as<float>());
+    });
   }
   for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
     dispatch(logits.dtype, [&]<class T>(T) {
@@ -95,7 +98,9 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
     }
   });
   if (in_float) {
-    cast.cast_from_float(weight.numel(), workspace.dweight.as<float>(), dweight.tensor.as<bfloat16>());
+    dispatch(weight.dtype, [&]<class T>(T) {
+      kernels::table<T>().cast_from_float(weight.numel(), workspace.dweight.as<float>(), dweight.tensor.as<T>());
+    });
   }
   return result;
 }

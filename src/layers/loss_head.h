@@ -16,7 +16,8 @@ struct LossHeadShape {
 
 struct LossHeadWorkspace {
   Tensor logits;  // [chunk_rows, rows]
-  // [rows, C] in fp32, only for bf16 in several chunks: the chunks' weight gradients add up there and are rounded once.
+  // [rows, C] in fp32, only for 16-bit types in several chunks: the chunks' weight gradients add up there and are
+  // rounded once.
   Tensor dweight;
 };
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "layers/dispatch.h"
 #include "models/parameters.h"
 #include "models/transformer.h"
 
@@ -74,10 +75,7 @@ TransformerFacts facts_of(const LlamaConfig& c, DType dtype) {
   f.H = c.num_heads, f.K = c.num_key_value_heads, f.D = c.head_dim;
   f.norm = {.eps = c.rms_norm_eps, .centred = false, .one_plus = c.one_plus_norm_weights};
   f.mlp = {.activation = c.activation, .gated = true};
-  const auto scale = static_cast<float>(c.embedding_scale);
-  f.embedding_scale = dtype == DType::f64    ? c.embedding_scale
-                      : dtype == DType::bf16 ? static_cast<float>(bfloat16(scale))
-                                             : scale;
+  f.embedding_scale = rounded(c.embedding_scale, dtype);
   f.attention_soft_cap = c.attention_soft_cap;
   f.logit_soft_cap = c.logit_soft_cap;
   f.attention_dropout = c.attention_dropout;

@@ -52,8 +52,8 @@ struct LlamaConfig {
 // Workspaces are sized for the compute threads that the calling thread has now (kernels::set_num_threads); running with
 // more throws TR1206. The head's describe(Phase::backward) is that of loss(), describe(Phase::forward) that of
 // logits(). The embedding checks ids, positions and document starts (TR1202 .. TR1204), the head checks labels
-// (TR1205). compute_dtype is f32 or bf16; f64 for tests. bf16 weight gradients add up in fp32 and are rounded to bf16
-// once a micro-batch, also over the chunks of the loss.
+// (TR1205). compute_dtype is f32, bf16 or f16; f64 for tests. Weight gradients of a 16-bit type add up in fp32 and are
+// rounded once a micro-batch, also over the chunks of the loss.
 Chain make_llama(const LlamaConfig& config, DType compute_dtype, bool recompute_wide = false);
 
 }  // namespace trireme

@@ -28,9 +28,9 @@ void check_probability(const char* name, double value) {
 }
 
 void check_compute_dtype(DType dtype) {
-  if (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64) return;
+  if (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16 || dtype == DType::f64) return;
   throw Error(1201, "compute dtype", std::string(to_string(dtype)) + " is not one that models compute in",
-              "take float32 or bfloat16");
+              "take float32, bfloat16 or float16");
 }
 
 LogicalTensor rows_of(std::string name, std::int64_t first, std::int64_t rows, std::int64_t columns) {

@@ -16,12 +16,6 @@ std::int64_t numel_of(const std::vector<std::int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-double rounded(double value, DType dtype) {
-  if (dtype == DType::f64) return value;
-  if (dtype == DType::f32) return static_cast<float>(value);
-  return static_cast<float>(bfloat16(static_cast<float>(value)));
-}
-
 }  // namespace
 
 Buffer::Buffer(std::int64_t bytes)
@@ -36,10 +30,10 @@ Buffer::Buffer(const Value& value, DType dtype) : Buffer(std::ssize(value.data) 
   tensor_ = Tensor(memory_.get(), dtype, {columns == 0 ? 0 : std::ssize(value.data) / columns, columns});
   dispatch(dtype, [&]<class T>(T) {
     for (std::size_t i = 0; i < value.data.size(); ++i) {
-      if constexpr (std::is_same_v<T, bfloat16>) {
-        tensor_.as<T>()[i] = T(static_cast<float>(value.data[i]));
+      if constexpr (std::is_same_v<T, double>) {
+        tensor_.as<T>()[i] = value.data[i];
       } else {
-        tensor_.as<T>()[i] = static_cast<T>(value.data[i]);
+        tensor_.as<T>()[i] = T(static_cast<float>(value.data[i]));
       }
     }
   });
