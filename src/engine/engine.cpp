@@ -9,6 +9,7 @@
 #include "chain/forward.h"
 #include "comm/collectives.h"
 #include "comm/subset.h"
+#include "layers/dispatch.h"
 
 namespace trireme::engine {
 
@@ -268,13 +269,9 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
 void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) {
   const std::int64_t numel = plan_.groups[instruction.group].numel;
   float* accumulator = state_.accumulator(instruction.group);
-  if (chain_.compute_dtype == DType::f32) {
-    kernels::table<float>().accumulate(numel, reinterpret_cast<const float*>(bound.slot), accumulator,
-                                       instruction.first);
-  } else {
-    kernels::table<bfloat16>().accumulate(numel, reinterpret_cast<const bfloat16*>(bound.slot), accumulator,
-                                          instruction.first);
-  }
+  dispatch(chain_.compute_dtype, [&]<class T>(T) {
+    kernels::table<T>().accumulate(numel, reinterpret_cast<const T*>(bound.slot), accumulator, instruction.first);
+  });
 }
 
 void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
@@ -375,9 +372,7 @@ void Engine::run_step(const Instruction& instruction) {
   const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
   kernel(numel, arguments, master, state_.updated_data(StateKind::first, g), state_.updated_data(StateKind::second, g),
          state_.updated_accumulator(g));
-  if (chain_.compute_dtype == DType::bf16) {
-    kernels::table<bfloat16>().cast_from_float(numel, master, reinterpret_cast<bfloat16*>(state_.updated_weights(g)));
-  }
+  state_.cast_weights(g);
 }
 
 }  // namespace trireme::engine

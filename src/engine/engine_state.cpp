@@ -47,8 +47,8 @@ LossResult Engine::evaluate(const Batch* batch) {
 }
 
 void Engine::refresh_weights() {
-  state_.cast_weights();
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
+    state_.cast_weights(group);
     const schedule::GroupSpec& spec = plan_.chain.groups[group];
     if (spec.shards_optimizer && !spec.shards_parameters) gather_weights(group, state_.weights(group));
   }

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "kernels/kernels.h"
+#include "layers/dispatch.h"
 
 namespace trireme::engine {
 
@@ -93,14 +94,16 @@ std::span<const float> ModelState::read(StateKind kind, int group, std::vector<f
   const auto numel = static_cast<std::size_t>(held(kind, group).size());
   if (kind != StateKind::master || !is_rounded(group)) return {data(kind, group), numel};
   storage.resize(numel);
-  kernels::table<bfloat16>().cast_to_float(held(kind, group).size(), reinterpret_cast<const bfloat16*>(weights(group)),
-                                           storage.data());
+  dispatch(chain_.compute_dtype, [&]<class T>(T) {
+    kernels::table<T>().cast_to_float(std::ssize(storage), reinterpret_cast<const T*>(weights(group)), storage.data());
+  });
   return storage;
 }
 
 void ModelState::write_rounded(int group, std::span<const float> values) const {
-  kernels::table<bfloat16>().cast_from_float(std::ssize(values), values.data(),
-                                             reinterpret_cast<bfloat16*>(weights(group)));
+  dispatch(chain_.compute_dtype, [&]<class T>(T) {
+    kernels::table<T>().cast_from_float(std::ssize(values), values.data(), reinterpret_cast<T*>(weights(group)));
+  });
 }
 
 float* ModelState::updated_data(StateKind kind, int group) const {
@@ -141,14 +144,12 @@ void ModelState::initialize(std::uint64_t seed) {
   });
 }
 
-void ModelState::cast_weights() {
-  if (weights_are_master()) return;
-  TRIREME_CHECK(chain_.compute_dtype == DType::bf16, "compute dtype is fp32 or bf16");
-  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-    if (is_rounded(g)) continue;
-    kernels::table<bfloat16>().cast_from_float(updated(g).size(), updated_data(StateKind::master, g),
-                                               reinterpret_cast<bfloat16*>(updated_weights(g)));
-  }
+void ModelState::cast_weights(int group) {
+  if (weights_are_master() || is_rounded(group)) return;
+  dispatch(chain_.compute_dtype, [&]<class T>(T) {
+    kernels::table<T>().cast_from_float(updated(group).size(), updated_data(StateKind::master, group),
+                                        reinterpret_cast<T*>(updated_weights(group)));
+  });
 }
 
 void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& visit) const {

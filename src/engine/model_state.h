@@ -44,8 +44,8 @@ class ModelState {
 
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
-  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). bf16's masters: the same.
-  // Those that units read, fp32's and a frozen group's: all of them, or a slice where parameters are sharded.
+  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). Masters beside 16-bit weights:
+  // the same. Those that units read, fp32's and a frozen group's: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
   // fp32; element held().begin. Null for a kind that is not there, and for the masters of a group that is_rounded().
   float* data(StateKind kind, int group) const;
@@ -72,8 +72,8 @@ class ModelState {
   // Element i of logical tensor n is normal(seed, "init/n", i) * init_std, or 0 or 1: the same under every layout.
   // Engine::refresh_weights() must follow.
   void initialize(std::uint64_t seed);
-  // The units' copies of what this rank updates, from the masters.
-  void cast_weights();
+  // The units' copies of what this rank updates of a group, from the masters; nothing where there are none.
+  void cast_weights(int group);
 
   // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element,
   // which may be written (of a group that is_rounded() a copy, whose values go back when the group is done).
