@@ -14,7 +14,7 @@
 namespace trireme::config {
 
 enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_grad_op, full_shard, hybrid_shard };
-enum class MixedPrecision : std::uint8_t { no, bf16 };
+enum class MixedPrecision : std::uint8_t { no, bf16, fp16 };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t {

@@ -225,6 +225,15 @@ optim::Law law_of(const Plan& plan, std::int64_t run_steps) {
                          .staircase = law.range_test_staircase}};
 }
 
+DType compute_dtype_of(config::MixedPrecision precision) {
+  switch (precision) {
+    case config::MixedPrecision::bf16: return DType::bf16;
+    case config::MixedPrecision::fp16: return DType::f16;
+    case config::MixedPrecision::no: return DType::f32;
+  }
+  return DType::f32;
+}
+
 }  // namespace
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
@@ -232,7 +241,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
   TRIREME_CHECK((model != nullptr) == !plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
-  run.compute_dtype = plan.training.mixed_precision == config::MixedPrecision::bf16 ? DType::bf16 : DType::f32;
+  run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);
   run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;
   const std::int64_t micro = plan.training.micro_batch_size;

@@ -112,7 +112,7 @@ TEST(WrongInputs, OfTheConfiguration) {
                {2, {"2 x dp_shard 2 = 4"}});
   expect_error(c, train(c, {"distributed.dp_replicate=2"}), {2, {"dp_replicate", "shards nothing"}});
   expect_error(c, train(c, {"distributed.tp=2"}), {2, {"distributed.tp", "not yet"}});
-  expect_error(c, train(c, {"training.mixed_precision=fp16"}), {2, {"fp16", "not yet"}});
+  expect_error(c, train(c, {"training.mixed_precision=fp8"}), {2, {"fp8", "not yet"}});
   expect_error(c, train(c, {"training.micro_batch_size=3"}), {2, {"micro_batch_size", "3", "global_batch_size"}});
   expect_error(c, train(c, {"model.num_heads=5"}), {2, {"num_heads"}});
   expect_error(c, train(c, {"model.vocab_size=100"}), {2, {"vocab_size", "100", "257"}});

@@ -89,6 +89,10 @@ TEST(Plans, NoOfMixedPrecisionSurvivesYaml) {
   for (const char* word : {"bf16", "BF16", "bfloat16", "bf16-mixed"}) {
     EXPECT_EQ(plan_of(kSmall + "  mixed_precision: " + word + "\n").training.mixed_precision, MixedPrecision::bf16);
   }
+  for (const char* words :
+       {"mixed_precision: fp16", "mixed_precision: Half", "precision: 16-mixed", "dtype: float16", "fp16: true"}) {
+    EXPECT_EQ(plan_of(kSmall + "  " + words + "\n").training.mixed_precision, MixedPrecision::fp16) << words;
+  }
 }
 
 TEST(Plans, AShortTrialOfALongPlanIsANotice) {

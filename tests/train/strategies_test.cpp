@@ -242,10 +242,10 @@ struct Row {
   const char* name;
   schedule::Sharding sharding;
   // Bytes per parameter of weights, optimizer state and gradient sums: fixed, and divided by the ranks.
-  double fp32_whole, fp32_sliced, bf16_whole, bf16_sliced;
+  double fp32_whole, fp32_sliced, narrow_whole, narrow_sliced;
 };
 
-// The formulas of the design: fp32 16; 8 + 8/N; 4 + 12/N; 16/N. bf16 18; 6 + 12/N; 2 + 16/N; 18/N.
+// The formulas of the design: fp32 16; 8 + 8/N; 4 + 12/N; 16/N. bf16 and fp16 18; 6 + 12/N; 2 + 16/N; 18/N.
 constexpr Row kRows[] = {{"ddp", {}, 16, 0, 18, 0},
                          {"zero1", {.optimizer = true}, 8, 8, 6, 12},
                          {"zero2", {.gradients = true, .optimizer = true}, 4, 12, 2, 16},
@@ -255,7 +255,7 @@ TEST(Strategies, KeepTheBytesOfTheFormulas) {
   LlamaConfig config;
   config.vocabulary = 1000, config.hidden_size = 128, config.intermediate_size = 256, config.num_layers = 3;
   config.num_heads = 4, config.num_key_value_heads = 2, config.max_positions = 64;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Chain chain = make_chain(config, dtype);
     for (const Row& row : kRows) {
       for (const int ranks : {1, 2, 4, 8}) {
@@ -267,7 +267,8 @@ TEST(Strategies, KeepTheBytesOfTheFormulas) {
         const std::int64_t bytes =
             owners.at("weights") + owners.at("optimizer state") + owners.at("gradient accumulators");
         const bool f32 = dtype == DType::f32;
-        const double whole = f32 ? row.fp32_whole : row.bf16_whole, sliced = f32 ? row.fp32_sliced : row.bf16_sliced;
+        const double whole = f32 ? row.fp32_whole : row.narrow_whole,
+                     sliced = f32 ? row.fp32_sliced : row.narrow_sliced;
         EXPECT_EQ(static_cast<double>(bytes), static_cast<double>(numel) * (whole + sliced / ranks))
             << row.name << ", " << ranks << " ranks";
       }
