@@ -39,6 +39,18 @@ std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup&
   return gaps;
 }
 
+// The last element becomes infinite, or NaN in fp16, for tests.
+void spoil_last(const std::vector<GradientPlace>& gradients) {
+  for (auto place = gradients.rbegin(); place != gradients.rend(); ++place) {
+    const Tensor& tensor = place->tensor;
+    if (tensor.data == nullptr) continue;
+    constexpr std::uint16_t kHighBits = 0x7f80;
+    std::byte* end = static_cast<std::byte*>(tensor.data) + tensor.bytes();
+    std::memcpy(end - sizeof kHighBits, &kHighBits, sizeof kHighBits);
+    return;
+  }
+}
+
 void gather_slices(comm::Communicator& ranks, const std::byte* mine, std::byte* whole, std::int64_t slice_bytes) {
   const auto size = static_cast<std::size_t>(slice_bytes);
   comm::all_gather(ranks, {mine, size}, {whole, size * static_cast<std::size_t>(ranks.world_size())});
@@ -52,7 +64,8 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank())),
-      arena_(plan_.arena_bytes) {
+      arena_(plan_.arena_bytes),
+      loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
   for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
@@ -152,7 +165,7 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
   batches_ = batches;
   step_options_ = options;
-  report_ = StepReport{};
+  report_ = StepReport{.loss_scale = loss_scale_.scale};
   own_losses_.assign(batches.size(), 0.0);
   const std::size_t program = next_program();
   report_.pass = plan_.programs[program].pass;
@@ -160,6 +173,7 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   executor_->run(static_cast<int>(program), report_.spans);
   is_pending_ = schedule::leaves_steps(report_.pass);
   if (options_.measures) report_.seconds = sum_of_seconds();
+  move_loss_scale();
   return report_;
 }
 
@@ -254,16 +268,18 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
       unit.forward({batch, bound.parameters, bound.input, bound.output, bound.saved, bound.workspace});
       return;
     case Op::loss: {
-      const double scale = report_.valid_tokens > 0 ? 1.0 / static_cast<double>(report_.valid_tokens) : 0.0;
+      const double factor = report_.loss_scale * options_.gradient_factor;
+      const double scale = report_.valid_tokens > 0 ? factor / static_cast<double>(report_.valid_tokens) : 0.0;
       const LossResult loss =
           unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace});
       own_losses_[instruction.round] = loss.sum;
-      return;
+      break;
     }
     default:
       unit.backward({batch, bound.parameters, bound.input, bound.grad_output, bound.grad_input, bound.gradients,
                      bound.saved, bound.workspace});
   }
+  if (failpoint("engine.gradient", comm_.rank())) spoil_last(bound.gradients);
 }
 
 void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) {
@@ -315,10 +331,12 @@ void Engine::gather_weights(int group, std::byte* whole) {
 }
 
 void Engine::run_report() {
-  // Of every rank: the losses of its rounds, a request to stop, and its part of the norm.
-  const std::size_t rounds = own_losses_.size(), size = rounds + 3;
+  // Of every rank: the losses of its rounds, a request to stop, its part of the norm, and which of its gradients is not
+  // finite.
+  const std::size_t rounds = own_losses_.size(), size = rounds + 4;
   std::vector<double> own = own_losses_;
-  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low});
+  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low,
+                         static_cast<double>(own_non_finite_)});
   std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };
@@ -332,26 +350,28 @@ void Engine::run_report() {
   // Every rank of the first replica has summed its own slices, or each of them everything.
   const int parts = plan_.updates_slices() ? plan_.options.shard_ranks() : 1;
   kernels::ExactSum squares;
+  double non_finite = -1;
+  int found_by = -1;
   for (int rank = 0; rank < comm_.world_size(); ++rank) {
     const std::span<const double> word = word_of(rank).subspan(rounds);
     if (word[0] != 0) report_.stop_requested = true;
-    if (rank < parts) squares.add(kernels::ExactSum{word[1], word[2]});
+    if (rank >= parts) continue;
+    squares.add(kernels::ExactSum{word[1], word[2]});
+    if (word[3] < 0 || (found_by >= 0 && word[3] >= non_finite)) continue;
+    non_finite = word[3];
+    found_by = rank;
   }
   set_norm(squares.value());
+  if (!std::isfinite(report_.gradient_norm)) on_non_finite(static_cast<std::int64_t>(non_finite), found_by);
 }
 
 void Engine::set_norm(double squares) {
-  const auto norm = static_cast<float>(std::sqrt(squares));
-  if (!std::isfinite(norm)) {  // as it is whenever the loss is not
-    throw Error(
-        1302, "step " + std::to_string(step_options_.step),
-        "the gradient norm is " + std::to_string(norm) + "; weights and optimizer state are those of the step before",
-        "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often");
-  }
+  const auto norm = static_cast<float>(std::sqrt(squares) / report_.loss_scale);
   report_.gradient_norm = norm;
   const double limit = options_.gradient_clipping;
   report_.clip_factor = limit > 0 && norm > limit ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
-  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor};
+  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor / report_.loss_scale,
+             !std::isfinite(norm)};
 }
 
 void Engine::run_norm() {
@@ -360,9 +380,12 @@ void Engine::run_norm() {
     if (!plan_.groups[g].trainable) continue;
     own_squares_.add(kernels::flat_table().sum_of_squares(state_.updated(g).size(), state_.updated_accumulator(g)));
   }
+  const bool finite = std::isfinite(own_squares_.value());
+  own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
 }
 
 void Engine::run_step(const Instruction& instruction) {
+  if (update_.skips) return;
   const int g = instruction.group;
   const StorageGroup& group = plan_.groups[g];
   const kernels::OptimizerArguments arguments =

@@ -19,8 +19,10 @@
 #include "comm/communicator.h"
 #include "engine/executor.h"
 #include "engine/model_state.h"
+#include "engine/non_finite.h"
 #include "kernels/kernels.h"
 #include "layout/mesh.h"
+#include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 #include "schedule/build.h"
 
@@ -43,6 +45,9 @@ struct EngineOptions {
   bool measures = false;    // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
+  optim::LossScaleOptions loss_scale{.fixed = 1};
+  double gradient_factor = 1;     // of the loss, and nothing takes it back: gradients and their norm are larger by it
+  bool skips_non_finite = false;  // gradients that are not finite: no STEP, in place of an error
 };
 
 // What a step is before it runs: the groups, and the proven program of one rank.
@@ -68,7 +73,8 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank);
 
 struct StepOptions {
   double learning_rate = 0;
-  std::int64_t step = 1;        // 1, 2, ...: bias correction's t
+  std::int64_t step = 1;        // 1, 2, ...: of those that moved the weights; bias correction's t
+  std::int64_t run_step = 0;    // of the run, for messages: more by the skipped ones; 0: step
   bool stop_requested = false;  // by this rank
   bool record_spans = false;
 };
@@ -77,9 +83,11 @@ struct StepReport {
   double loss = 0;                         // mean over the valid tokens of the global batch
   std::int64_t valid_tokens = 0;           // of the global batch
   std::vector<double> micro_batch_losses;  // sums, global order
-  double gradient_norm = 0;                // before the clip
+  double gradient_norm = 0;                // before the clip, without the loss scale
   double clip_factor = 1;
-  bool stop_requested = false;  // by any rank
+  double loss_scale = 1;                // that the backward used
+  std::optional<NonFinite> non_finite;  // the step was skipped: it moves neither weights nor optimizer state
+  bool stop_requested = false;          // by any rank
   schedule::Pass pass = schedule::Pass::closed;
   std::vector<schedule::Span> spans;  // of plan().program(pass)'s instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
@@ -103,14 +111,19 @@ class Engine {
   void drain();
   ModelState& state();
 
-  // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Throws Error TR1302 when the
-  // loss or the gradient norm is not finite: weights and optimizer state are then untouched.
+  // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Gradients that are not
+  // finite leave weights and optimizer state untouched: they are Error TR1302, or where EngineOptions::skips_non_finite
+  // a report with non_finite, after which the loss scale falls; TR1303 (no progress) where it is at its minimum.
   StepReport step(std::span<const Batch> batches, const StepOptions& options);
 
   // Forward and loss only. Where is_sharded(), a collective: every rank calls it as often as the others, and one that
   // has no batch (nullptr) takes part.
   LossResult evaluate(const Batch* batch);
   bool is_sharded() const { return plan_.has_sharded_parameters(); }
+
+  // That the next step's backward uses.
+  const optim::LossScaleState& loss_scale() const { return loss_scale_; }
+  void set_loss_scale(const optim::LossScaleState& state) { loss_scale_ = state; }  // of a checkpoint
 
   // The units' copies of the weights from the masters, after state().initialize() or a load: a collective.
   void refresh_weights();
@@ -137,6 +150,9 @@ class Engine {
   void gather_weights(int group, std::byte* whole);
   void make_subsets();
   void set_norm(double squares);
+  void on_non_finite(std::int64_t logical_tensor, int rank);
+  void move_loss_scale();
+  std::string place_of_step() const;
   // Whole groups of an evaluation, in the arena; those of the unit before stay where they hold all that is needed.
   struct Gathered {
     std::byte* memory = nullptr;
@@ -156,17 +172,21 @@ class Engine {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
       gaps_;  // per group: element ranges that no parameter covers
 
+  optim::LossScaleState loss_scale_;
+
   // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.
   std::span<const Batch> batches_;
   StepOptions step_options_;
   std::vector<double> own_losses_;
   kernels::ExactSum own_squares_;
+  std::int64_t own_non_finite_ = -1;  // first_non_finite()
   StepReport report_;
   // What STEP works with: as the buffer gradient_norm it is written by report and may outlive the pass.
   struct Update {
     double learning_rate = 0;
     std::int64_t step = 0;
     double gradient_scale = 1;
+    bool skips = false;
   };
   Update update_;
   bool is_pending_ = false;

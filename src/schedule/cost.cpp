@@ -15,9 +15,9 @@ std::int64_t scope_size(const Options& options, Scope scope) {
   return options.world_size;
 }
 
-// Words of a rank in report: the losses of its rounds, a flag, and a sum of squares in two parts.
+// Words of a rank in report: the losses of its rounds, a flag, a sum of squares in two parts, and a tensor's number.
 std::int64_t report_words(const Options& options) {
-  return MicroBatchSplit{options.num_micro_batches, options.world_size}.rounds() + 3;
+  return MicroBatchSplit{options.num_micro_batches, options.world_size}.rounds() + 4;
 }
 
 int phases(const Instruction& instruction) {

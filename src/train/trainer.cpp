@@ -143,14 +143,18 @@ RunResult Trainer::run() {
     if (options_.on_batches) options_.on_batches(batches, step_ + 1);
     const KeyedBatches keyed(batches.rounds, plan_.training.seed, step_ + 1, position_, run_.engine.split,
                              comm_.rank());
+    const std::int64_t good_step = step_ - skipped_steps_ + 1;
+    const double learning_rate = optim::learning_rate(run_.law, good_step);
     const engine::StepReport report = engine_->step(
-        keyed.rounds(), {.learning_rate = optim::learning_rate(run_.law, step_ + 1),
-                         .step = step_ + 1,
+        keyed.rounds(), {.learning_rate = learning_rate,
+                         .step = good_step,
+                         .run_step = step_ + 1,
                          .stop_requested = options_.stop != nullptr && options_.stop->load(std::memory_order_relaxed),
                          .record_spans = step_ + 1 == plan_.monitor.trace_step});
     ++step_;
     position_ += static_cast<std::uint64_t>(run_.global_batch_size);
-    const monitor::StepRecord record = record_of(report, seconds_since(start));
+    if (report.non_finite) tell_skip(report);
+    const monitor::StepRecord record = record_of(report, learning_rate, seconds_since(start));
     for (const auto& sink : sinks_) sink->step(record);
     tell_epoch(record);
     if (!report.spans.empty()) write_trace(report);
@@ -178,9 +182,28 @@ void Trainer::finish() {
   emit_end("done");
 }
 
+void Trainer::tell_skip(const engine::StepReport& report) {
+  ++skipped_steps_;
+  if (!is_first_rank()) return;
+  const engine::NonFinite& found = *report.non_finite;
+  const double next = engine_->loss_scale().scale;
+  log::warn(fmt::format(
+      "step {} is skipped: {}{}", step_, to_string(found),
+      next == report.loss_scale ? std::string() : fmt::format("; loss scale {} -> {}", report.loss_scale, next)));
+  emit({{"event", "skip"},
+        {"step", step_},
+        {"tensor", found.tensor},
+        {"rank", found.rank},
+        {"micro_batch", found.micro_batch},
+        {"loss_scale", report.loss_scale},
+        {"next_loss_scale", next},
+        {"skipped_steps", skipped_steps_}});
+}
+
 void Trainer::tell_epoch(const monitor::StepRecord& record) {
   if (!epoch_loss_) return;
-  const auto report = epoch_loss_->add(record.step, record.loss, record.step == record.total_steps);
+  const std::optional<double> loss = record.skipped ? std::nullopt : std::optional(record.loss);
+  const auto report = epoch_loss_->add(record.step, loss, record.step == record.total_steps);
   if (!report) return;
   log::info(fmt::format("epoch {} ends with step {}: mean loss {:.4f} over {} step{}", report->epoch, record.step,
                         report->mean_loss, report->steps, report->steps == 1 ? "" : "s"));
@@ -205,7 +228,7 @@ void Trainer::emit_end(const char* name) {
         {"shuffle", plan_.data.shuffle}});
 }
 
-monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double seconds) {
+monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double learning_rate, double seconds) {
   // A slow first step should not spoil the time left; ten steps of memory smooth it.
   seconds_per_step_ = seconds_per_step_ == 0 ? seconds : 0.9 * seconds_per_step_ + 0.1 * seconds;
   const bool padded = plan_.data.packing == config::Packing::padded;
@@ -214,9 +237,12 @@ monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double 
           .total_steps = run_.total_steps,
           .epoch = static_cast<double>(position_) / static_cast<double>(train_data_.num_samples()),
           .loss = report.loss,
-          .learning_rate = optim::learning_rate(run_.law, step_),
+          .learning_rate = learning_rate,
           .gradient_norm = report.gradient_norm,
           .clipped_gradient_norm = report.gradient_norm * report.clip_factor,
+          .skipped = report.non_finite.has_value(),
+          .skipped_steps = skipped_steps_,
+          .loss_scale = report.loss_scale,
           .tokens_per_s = static_cast<double>(tokens) / seconds,
           .step_seconds = seconds,
           .data_wait_seconds = loader_->last_wait_seconds(),

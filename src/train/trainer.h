@@ -68,7 +68,8 @@ class Trainer {
   void emit_end(const char* name);
   void write_trace(engine::StepReport report);         // of the step that monitor.trace_step asks for
   void tell_epoch(const monitor::StepRecord& record);  // where one ends
-  monitor::StepRecord record_of(const engine::StepReport& report, double seconds);
+  monitor::StepRecord record_of(const engine::StepReport& report, double learning_rate, double seconds);
+  void tell_skip(const engine::StepReport& report);
   std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }
   bool is_first_rank() const { return comm_.rank() == 0; }
 
@@ -88,6 +89,7 @@ class Trainer {
   std::string run_id_;
   int attempt_ = 0;
   std::optional<std::int64_t> resumed_step_;
+  std::int64_t skipped_steps_ = 0;  // of step_: gradients that were not finite moved nothing
   std::int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   std::uint64_t position_ = 0;  // of the global sample order
   double seconds_per_step_ = 0;

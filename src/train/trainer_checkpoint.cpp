@@ -105,6 +105,12 @@ void Trainer::load(const checkpoint::Reader& reader) {
                 piece.box.row_end, piece.box.column_begin, piece.box.column_end, piece.data, piece.row_stride);
   });
   step_ = saved_step_ = manifest.step;
+  skipped_steps_ = manifest.step - manifest.good_steps;
+  // A run that scaled nothing, or by a fixed scale, has found none.
+  if (run_.engine.loss_scale.fixed == 0 && manifest.loss_scale_hysteresis > 0) {
+    engine_->set_loss_scale({manifest.loss_scale, manifest.loss_scale_good_steps,
+                             std::min(manifest.loss_scale_hysteresis, run_.engine.loss_scale.hysteresis)});
+  }
   position_ = manifest.data_position;
   run_id_ = manifest.run_id;
 }
@@ -136,7 +142,12 @@ checkpoint::Manifest Trainer::manifest() const {
   manifest.optimizer = optim::optimizer_of(run_.engine.optimizer).name;
   manifest.kernel_level = kernels::to_string(kernels::level());
   manifest.world_size = comm_.world_size();
-  manifest.good_steps = step_;
+  manifest.good_steps = step_ - skipped_steps_;
+  manifest.loss_scale = engine_->loss_scale().scale;
+  if (run_.engine.loss_scale.fixed == 0) {
+    manifest.loss_scale_good_steps = engine_->loss_scale().good_steps;
+    manifest.loss_scale_hysteresis = engine_->loss_scale().hysteresis;
+  }
   return manifest;
 }
 
