@@ -7,55 +7,77 @@
 namespace trireme::comm {
 namespace {
 
-template <class T>
-void add(float* __restrict sum, const T* __restrict values, std::int64_t numel) {
-  for (std::int64_t i = 0; i < numel; ++i) sum[i] += static_cast<float>(values[i]);
-}
-
-template <class T>
-void widen(float* __restrict sum, const T* __restrict values, std::int64_t numel) {
-  for (std::int64_t i = 0; i < numel; ++i) sum[i] = static_cast<float>(values[i]);
-}
-
-template <class T>
-void add_or_widen(float* sum, const std::byte* values, std::int64_t numel, bool overwrite) {
-  const auto* typed = reinterpret_cast<const T*>(values);
-  if (overwrite) {
-    widen(sum, typed, numel);
-  } else {
-    add(sum, typed, numel);
+template <class Sum, class T>
+void add(Sum* __restrict sum, const T* __restrict values, std::int64_t numel) {
+  for (std::int64_t i = 0; i < numel; ++i) {
+    sum[i] = static_cast<Sum>(static_cast<float>(sum[i]) + static_cast<float>(values[i]));
   }
 }
 
+template <class To, class T>
+void convert(To* __restrict to, const T* __restrict from, std::int64_t numel) {
+  for (std::int64_t i = 0; i < numel; ++i) to[i] = static_cast<To>(static_cast<float>(from[i]));
+}
+
 // Four at a time: the compiler does not vectorise fp16's conversion by itself.
-void add_or_widen_half(float* sum, const std::byte* values, std::int64_t numel, bool overwrite) {
+template <bool kAdds>
+void add_or_widen(float* __restrict sum, const float16* __restrict values, std::int64_t numel) {
   typedef float Floats __attribute__((vector_size(16)));
   typedef std::int32_t Words __attribute__((vector_size(16)));
   typedef std::uint16_t Halves __attribute__((vector_size(8)));
   std::int64_t i = 0;
   for (; i + 4 <= numel; i += 4) {
     Halves halves;
-    std::memcpy(&halves, values + i * 2, sizeof(halves));
+    std::memcpy(&halves, values + i, sizeof(halves));
     Floats after = half_to_float<Floats>(__builtin_convertvector(halves, Words));
-    if (!overwrite) {
+    if constexpr (kAdds) {
       Floats before;
       std::memcpy(&before, sum + i, sizeof(before));
       after = before + after;
     }
     std::memcpy(sum + i, &after, sizeof(after));
   }
-  add_or_widen<float16>(sum + i, values + i * 2, numel - i, overwrite);
+  for (; i < numel; ++i) sum[i] = (kAdds ? sum[i] : 0.0f) + static_cast<float>(values[i]);
+}
+
+void add(float* sum, const float16* values, std::int64_t numel) {
+  add_or_widen<true>(sum, values, numel);
+}
+
+void convert(float* to, const float16* from, std::int64_t numel) {
+  add_or_widen<false>(to, from, numel);
+}
+
+// visit(T*) with the element type that dtype says.
+template <class Visit>
+void with_type(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::f32: return visit(static_cast<float*>(nullptr));
+    case DType::bf16: return visit(static_cast<bfloat16*>(nullptr));
+    case DType::f16: return visit(static_cast<float16*>(nullptr));
+    default: fail_check("dtype", __FILE__, __LINE__, "values are float32, bfloat16 or float16");
+  }
 }
 
 }  // namespace
 
-void add_values(float* sum, const std::byte* values, DType dtype, std::int64_t numel, bool overwrite) {
-  switch (dtype) {
-    case DType::f32: return add_or_widen<float>(sum, values, numel, overwrite);
-    case DType::bf16: return add_or_widen<bfloat16>(sum, values, numel, overwrite);
-    case DType::f16: return add_or_widen_half(sum, values, numel, overwrite);
-    default: fail_check("dtype", __FILE__, __LINE__, "slots are float32, bfloat16 or float16");
+void add_values(std::byte* sum, DType sum_dtype, const std::byte* values, DType dtype, std::int64_t numel,
+                bool overwrite) {
+  if (overwrite) return convert_values(values, dtype, sum, sum_dtype, numel);
+  with_type(sum_dtype, [&]<class Sum>(Sum*) {
+    with_type(dtype, [&]<class T>(T*) { add(reinterpret_cast<Sum*>(sum), reinterpret_cast<const T*>(values), numel); });
+  });
+}
+
+void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DType to_dtype, std::int64_t numel) {
+  if (from_dtype == to_dtype) {
+    std::memcpy(to, from, static_cast<std::size_t>(numel * size_of(from_dtype)));
+    return;
   }
+  with_type(to_dtype, [&]<class To>(To*) {
+    with_type(from_dtype,
+              [&]<class T>(T*) { convert(reinterpret_cast<To*>(to), reinterpret_cast<const T*>(from), numel); });
+  });
 }
 
 }  // namespace trireme::comm

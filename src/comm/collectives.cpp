@@ -17,8 +17,8 @@ using Transfers = std::vector<std::unique_ptr<Transfer>>;
 constexpr std::int64_t kMostChunkNumel = std::int64_t{128} << 10, kLeastChunkNumel = std::int64_t{4} << 10;
 constexpr std::int64_t kScratchBytes = std::int64_t{8} << 20;
 
-std::int64_t chunk_numel_of(int participants, DType dtype) {
-  const std::int64_t fits = kScratchBytes / (2 * std::max(participants, 1) * size_of(dtype));
+std::int64_t chunk_numel_of(int chunks, DType dtype) {
+  const std::int64_t fits = kScratchBytes / (2 * std::max(chunks, 1) * size_of(dtype));
   return std::clamp(fits, kLeastChunkNumel, kMostChunkNumel);
 }
 
@@ -51,47 +51,55 @@ struct Parts {
 };
 
 // Sums this rank's part of all participants' slots, chunk by chunk. Scratch holds two chunks of every participant, so
-// that one is received while the other is added.
+// that one is received while the other is added; and where slots are rounded, two chunks for every rank, to send.
 class OrderedSum {
  public:
-  OrderedSum(Communicator& comm, const void* slot, DType dtype, float* sum, const Parts& parts, int participants)
+  OrderedSum(Communicator& comm, const void* slot, const ReduceTypes& types, void* sum, const Parts& parts,
+             int participants)
       : comm_(comm),
         slot_(static_cast<const std::byte*>(slot)),
-        dtype_(dtype),
-        sum_(sum),
+        types_(types),
+        sum_(static_cast<std::byte*>(sum)),
         parts_(parts),
         participants_(participants),
-        chunk_numel_(chunk_numel_of(participants, dtype)),
-        stride_(std::min(parts.slice_numel, chunk_numel_) * size_of(dtype)),
-        scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * participants * stride_))) {}
+        num_chunks_(participants + (rounds() ? comm.world_size() : 0)),
+        chunk_numel_(chunk_numel_of(num_chunks_, types.wire)),
+        stride_(std::min(parts.slice_numel, chunk_numel_) * size_of(types.wire)),
+        scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * num_chunks_ * stride_))) {}
 
   void run(bool overwrite) {
-    const std::int64_t num_chunks = (parts_.slice_numel + chunk_numel_ - 1) / chunk_numel_;
-    if (num_chunks > 0) post(0);
-    for (std::int64_t chunk = 0; chunk < num_chunks; ++chunk) {
+    const std::int64_t count = (parts_.slice_numel + chunk_numel_ - 1) / chunk_numel_;
+    if (count > 0) post(0);
+    for (std::int64_t chunk = 0; chunk < count; ++chunk) {
       // Before any wait of this chunk: every rank can then go on as soon as the slowest has posted.
-      if (chunk + 1 < num_chunks) post(chunk + 1);
+      if (chunk + 1 < count) post(chunk + 1);
       add(chunk, overwrite);
       wait_all(sends_[chunk % 2]);
     }
   }
 
  private:
+  bool rounds() const { return types_.slot != types_.wire; }
+
   // Of a chunk of a rank's part.
   std::int64_t numel(int rank, std::int64_t chunk) const {
     return std::clamp(parts_.size(rank) - chunk * chunk_numel_, std::int64_t{0}, chunk_numel_);
   }
   std::size_t bytes(int rank, std::int64_t chunk) const {
-    return static_cast<std::size_t>(numel(rank, chunk) * size_of(dtype_));
+    return static_cast<std::size_t>(numel(rank, chunk) * size_of(types_.wire));
   }
 
-  // A chunk of a rank's part of this rank's own slot.
+  // A chunk of a rank's part of this rank's own slot, as it is sent.
   const std::byte* own(int rank, std::int64_t chunk) const {
-    return slot_ + (parts_.begin(rank) + chunk * chunk_numel_) * size_of(dtype_);
+    const std::byte* values = slot_ + (parts_.begin(rank) + chunk * chunk_numel_) * size_of(types_.slot);
+    if (!rounds()) return values;
+    std::byte* rounded = scratch(participants_ + rank, chunk);
+    convert_values(values, types_.slot, rounded, types_.wire, numel(rank, chunk));
+    return rounded;
   }
 
-  std::byte* scratch(int source, std::int64_t chunk) const {
-    return scratch_.get() + (chunk % 2 * participants_ + source) * stride_;
+  std::byte* scratch(int place, std::int64_t chunk) const {
+    return scratch_.get() + (chunk % 2 * num_chunks_ + place) * stride_;
   }
 
   void post(std::int64_t chunk) {
@@ -108,25 +116,26 @@ class OrderedSum {
 
   void add(std::int64_t chunk, bool overwrite) {
     const int me = comm_.rank();
-    float* sum = sum_ + chunk * chunk_numel_;
+    std::byte* sum = sum_ + chunk * chunk_numel_ * size_of(types_.sum);
     const std::byte* mine = me < participants_ ? own(me, chunk) : nullptr;
-    if (mine == reinterpret_cast<const std::byte*>(sum)) {  // in place: the sum is about to overwrite it
+    if (mine == sum) {  // in place: the sum is about to overwrite it
       std::memcpy(scratch(me, chunk), mine, bytes(me, chunk));
       mine = scratch(me, chunk);
     }
     for (int source = 0; source < participants_; ++source) {
       if (source != me) receives_[chunk % 2][source]->wait();
-      add_values(sum, source == me ? mine : scratch(source, chunk), dtype_, numel(me, chunk), overwrite && source == 0);
+      add_values(sum, types_.sum, source == me ? mine : scratch(source, chunk), types_.wire, numel(me, chunk),
+                 overwrite && source == 0);
     }
     receives_[chunk % 2].clear();
   }
 
   Communicator& comm_;
   const std::byte* slot_;
-  DType dtype_;
-  float* sum_;
+  ReduceTypes types_;
+  std::byte* sum_;
   Parts parts_;
-  int participants_;
+  int participants_, num_chunks_;  // in scratch, twice
   std::int64_t chunk_numel_, stride_;
   std::unique_ptr<std::byte[]> scratch_;
   std::array<Transfers, 2> receives_, sends_;  // below scratch_: they end before it does
@@ -169,27 +178,30 @@ void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<s
   exchange(comm, part);
 }
 
-void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* sum,
+void ordered_reduce_scatter(Communicator& comm, const void* slot, const ReduceTypes& types, void* sum,
                             std::int64_t slice_numel, int participants, bool first) {
   TRIREME_CHECK(participants >= 0 && participants <= comm.world_size(), "participants are ranks of this communicator");
   if (slice_numel == 0) return;  // nothing is sent, and an empty slot may have no address
   TRIREME_CHECK((slot != nullptr) == (comm.rank() < participants), "exactly the participants pass a slot");
   if (participants == 0) return;
-  OrderedSum(comm, slot, slot_dtype, sum, {slice_numel * comm.world_size(), slice_numel}, participants).run(first);
+  OrderedSum(comm, slot, types, sum, {slice_numel * comm.world_size(), slice_numel}, participants).run(first);
 }
 
-void ordered_scatter_sums(Communicator& comm, float* accumulator, std::int64_t slice_numel) {
-  ordered_reduce_scatter(comm, accumulator, DType::f32, accumulator + comm.rank() * slice_numel, slice_numel,
-                         comm.world_size(), true);
+void ordered_scatter_sums(Communicator& comm, void* accumulator, DType dtype, std::int64_t slice_numel) {
+  std::byte* mine = static_cast<std::byte*>(accumulator) + comm.rank() * slice_numel * size_of(dtype);
+  ordered_reduce_scatter(comm, accumulator, {dtype, dtype, dtype}, mine, slice_numel, comm.world_size(), true);
 }
 
-void ordered_all_reduce(Communicator& comm, float* values, std::int64_t numel) {
+void ordered_all_reduce(Communicator& comm, void* values, DType dtype, std::int64_t numel) {
   const int me = comm.rank(), world_size = comm.world_size();
   const Parts parts{numel, (numel + world_size - 1) / world_size};
-  OrderedSum(comm, values, DType::f32, values + parts.begin(me), parts, world_size).run(true);
-  exchange(comm, [&](int rank) {
-    return std::as_writable_bytes(std::span(values + parts.begin(rank), static_cast<std::size_t>(parts.size(rank))));
-  });
+  std::byte* const bytes = static_cast<std::byte*>(values);
+  const auto part = [&](int rank) {
+    return std::span(bytes + parts.begin(rank) * size_of(dtype),
+                     static_cast<std::size_t>(parts.size(rank) * size_of(dtype)));
+  };
+  OrderedSum(comm, values, {dtype, dtype, dtype}, part(me).data(), parts, world_size).run(true);
+  exchange(comm, part);
 }
 
 }  // namespace trireme::comm

@@ -13,18 +13,24 @@ void broadcast(Communicator& comm, std::span<std::byte> bytes, int root);
 // mine.size() bytes of each rank, in rank order, into all (world_size * mine.size()); mine may be its own place in all.
 void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 
-// sum (slice_numel floats, this rank's slice of the whole): for r = 0 .. participants-1 in rank order adds slice rank()
-// of rank r's slot, as fp32; the first addition overwrites if `first`. Ranks below participants pass their slot
-// (world_size * slice_numel elements of slot_dtype), the others nullptr. Chunked, so that receiving and adding overlap
-// and scratch stays small.
-void ordered_reduce_scatter(Communicator& comm, const void* slot, DType slot_dtype, float* sum,
+// Element types of a reduction, float32, bfloat16 or float16: of the slots; of what is sent, to which also a rank's own
+// slot is rounded before it is added; and of the sums, which are added in fp32 and rounded each time.
+struct ReduceTypes {
+  DType slot = DType::f32, wire = DType::f32, sum = DType::f32;
+};
+
+// sum (slice_numel elements, this rank's slice of the whole): for r = 0 .. participants-1 in rank order adds slice
+// rank() of rank r's slot; the first addition overwrites if `first`. Ranks below participants pass their slot
+// (world_size * slice_numel elements), the others nullptr. Chunked, so that receiving and adding overlap and scratch
+// stays small.
+void ordered_reduce_scatter(Communicator& comm, const void* slot, const ReduceTypes& types, void* sum,
                             std::int64_t slice_numel, int participants, bool first);
 
 // In place on the ranks' own whole accumulators (world_size * slice_numel): this rank's slice becomes the sum in rank
 // order; the others keep what this rank had.
-void ordered_scatter_sums(Communicator& comm, float* accumulator, std::int64_t slice_numel);
+void ordered_scatter_sums(Communicator& comm, void* accumulator, DType dtype, std::int64_t slice_numel);
 
-// In place on numel floats of each rank: sums in rank order. Same bits on every rank.
-void ordered_all_reduce(Communicator& comm, float* values, std::int64_t numel);
+// In place on numel values of each rank: sums in rank order. Same bits on every rank.
+void ordered_all_reduce(Communicator& comm, void* values, DType dtype, std::int64_t numel);
 
 }  // namespace trireme::comm

@@ -7,9 +7,8 @@
 
 #include "base/failpoint.h"
 #include "chain/forward.h"
-#include "comm/collectives.h"
 #include "comm/subset.h"
-#include "layers/dispatch.h"
+#include "engine/gradient_sum.h"
 
 namespace trireme::engine {
 
@@ -63,8 +62,10 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       options_(options),
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
-      state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank())),
+      state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank()),
+             options.accumulator_dtype),
       arena_(plan_.arena_bytes),
+      reduce_types_(reduce_types(chain, options)),
       loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
@@ -283,11 +284,8 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
 }
 
 void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) {
-  const std::int64_t numel = plan_.groups[instruction.group].numel;
-  float* accumulator = state_.accumulator(instruction.group);
-  dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().accumulate(numel, reinterpret_cast<const T*>(bound.slot), accumulator, instruction.first);
-  });
+  add_gradient(plan_.groups[instruction.group].numel, bound.slot, reduce_types_, state_.accumulator(instruction.group),
+               instruction.first);
 }
 
 void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
@@ -295,24 +293,23 @@ void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
   using enum schedule::ReduceKind;
   const StorageGroup& group = plan_.groups[instruction.group];
   comm::Communicator& ranks = ranks_of(instruction.scope);
-  float* accumulator = state_.accumulator(instruction.group);
+  std::byte* accumulator = state_.accumulator(instruction.group);
+  const DType dtype = state_.accumulator_dtype();
+  const std::int64_t slice_bytes = group.slice_numel() * size_of(dtype);
   switch (instruction.reduce) {
     case reduce_scatter: {
       // Where whole sums are kept, this rank's slice of them.
       const bool whole = !plan_.chain.groups[instruction.group].shards_gradients;
-      float* sum = accumulator + (whole ? ranks.rank() * group.slice_numel() : 0);
-      comm::ordered_reduce_scatter(ranks, bound.slot, chain_.compute_dtype, sum, group.slice_numel(),
-                                   instruction.participants, instruction.first);
+      std::byte* sum = accumulator + (whole ? ranks.rank() * slice_bytes : 0);
+      comm::ordered_reduce_scatter(ranks, bound.slot, reduce_types_, sum, group.slice_numel(), instruction.participants,
+                                   instruction.first);
       return;
     }
-    case scatter_sums: comm::ordered_scatter_sums(ranks, accumulator, group.slice_numel()); return;
-    case all_gather:
-      return gather_slices(ranks, reinterpret_cast<std::byte*>(accumulator + ranks.rank() * group.slice_numel()),
-                           reinterpret_cast<std::byte*>(accumulator), group.slice_numel() * 4);
-    case all_reduce: comm::ordered_all_reduce(ranks, accumulator, group.numel); return;
+    case scatter_sums: return comm::ordered_scatter_sums(ranks, accumulator, dtype, group.slice_numel());
+    case all_gather: return gather_slices(ranks, accumulator + ranks.rank() * slice_bytes, accumulator, slice_bytes);
+    case all_reduce: return comm::ordered_all_reduce(ranks, accumulator, dtype, group.numel);
     case sum_replicas:
-      comm::ordered_all_reduce(ranks, state_.updated_accumulator(instruction.group), group.slice_numel());
-      return;
+      return comm::ordered_all_reduce(ranks, state_.updated_accumulator(instruction.group), dtype, group.slice_numel());
     case none: break;
   }
   TRIREME_CHECK(false, "REDUCE without a kind");
@@ -378,7 +375,10 @@ void Engine::run_norm() {
   own_squares_ = {};
   for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
     if (!plan_.groups[g].trainable) continue;
-    own_squares_.add(kernels::flat_table().sum_of_squares(state_.updated(g).size(), state_.updated_accumulator(g)));
+    for_each_block(state_.updated(g).size(), state_.updated_accumulator(g), state_.accumulator_dtype(),
+                   [&](std::int64_t, const float* values, std::int64_t count) {
+                     own_squares_.add(kernels::flat_table().sum_of_squares(count, values));
+                   });
   }
   const bool finite = std::isfinite(own_squares_.value());
   own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
@@ -393,8 +393,12 @@ void Engine::run_step(const Instruction& instruction) {
   const std::int64_t numel = state_.updated(g).size();
   float* master = state_.updated_data(StateKind::master, g);
   const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
-  kernel(numel, arguments, master, state_.updated_data(StateKind::first, g), state_.updated_data(StateKind::second, g),
-         state_.updated_accumulator(g));
+  float *m = state_.updated_data(StateKind::first, g), *v = state_.updated_data(StateKind::second, g);
+  for_each_block(numel, state_.updated_accumulator(g), state_.accumulator_dtype(),
+                 [&](std::int64_t first, const float* gradient, std::int64_t count) {
+                   const auto at = [&](float* array) { return array == nullptr ? nullptr : array + first; };
+                   kernel(count, arguments, master + first, at(m), at(v), gradient);
+                 });
   state_.cast_weights(g);
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "chain/chain.h"
+#include "comm/collectives.h"
 #include "comm/communicator.h"
 #include "engine/executor.h"
 #include "engine/model_state.h"
@@ -46,6 +47,9 @@ struct EngineOptions {
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
   optim::LossScaleOptions loss_scale{.fixed = 1};
+  // Each micro-batch's gradient is rounded to it before it is added, and so it is sent; f32: as it was computed.
+  DType reduce_dtype = DType::f32;
+  DType accumulator_dtype = DType::f32;  // of gradient sums: f32 or bf16
   double gradient_factor = 1;     // of the loss, and nothing takes it back: gradients and their norm are larger by it
   bool skips_non_finite = false;  // gradients that are not finite: no STEP, in place of an error
 };
@@ -66,6 +70,9 @@ struct StepPlan {
   bool has_sharded_parameters() const;
   bool updates_slices() const;  // each rank's own
 };
+
+// How gradients are added up.
+comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options);
 
 // Builds, lowers and verifies the programs of all classes of ranks. Throws Error TR1310 with the first finding when a
 // program does not hold.
@@ -172,6 +179,7 @@ class Engine {
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
       gaps_;  // per group: element ranges that no parameter covers
 
+  comm::ReduceTypes reduce_types_;
   optim::LossScaleState loss_scale_;
 
   // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.

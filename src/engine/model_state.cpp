@@ -11,11 +11,13 @@ namespace trireme::engine {
 using schedule::BufferKind;
 
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
-                       const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice)
+                       const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
+                       DType accumulator_dtype)
     : chain_(chain),
       groups_(groups),
       spec_(spec),
       slice_(slice),
+      accumulator_dtype_(accumulator_dtype),
       names_(optim::optimizer_of(optimizer).state),
       memory_(program.persistent_bytes),
       places_(groups.size(), Place{}),
@@ -38,7 +40,7 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
       if (!names_.empty()) place.first = state;
       if (names_.size() > 1) place.second = state + numel;
     } else if (buffer.kind == BufferKind::accumulator) {
-      place.accumulator = reinterpret_cast<float*>(data);
+      place.accumulator = data;
     }
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -111,8 +113,9 @@ float* ModelState::updated_data(StateKind kind, int group) const {
   return first == nullptr ? nullptr : first + (updated(group).begin - held(kind, group).begin);
 }
 
-float* ModelState::updated_accumulator(int group) const {
-  return accumulator(group) + (spec_.groups[group].shards_gradients ? 0 : updated(group).begin);
+std::byte* ModelState::updated_accumulator(int group) const {
+  const std::int64_t begin = spec_.groups[group].shards_gradients ? 0 : updated(group).begin;
+  return accumulator(group) + begin * size_of(accumulator_dtype_);
 }
 
 std::byte* ModelState::updated_weights(int group) const {

@@ -36,7 +36,8 @@ class ModelState {
   // Allocates what `program` plans as persistent; the optimizer's arrays are as before its first step. slice: which of
   // the groups' num_slices is this rank's. chain, groups and spec must outlive this.
   ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
-             const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice);
+             const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
+             DType accumulator_dtype = DType::f32);
 
   // What there is: the masters, and as many arrays as the optimizer has.
   const std::vector<StateKind>& kinds() const { return kinds_; }
@@ -57,9 +58,10 @@ class ModelState {
   // The element updated().begin, or null.
   float* updated_data(StateKind kind, int group) const;
 
-  // Gradient sums: all of them, or this rank's slice where gradients are sharded.
-  float* accumulator(int group) const { return places_[group].accumulator; }
-  float* updated_accumulator(int group) const;
+  // Gradient sums, of accumulator_dtype(): all of them, or this rank's slice where gradients are sharded.
+  std::byte* accumulator(int group) const { return places_[group].accumulator; }
+  std::byte* updated_accumulator(int group) const;
+  DType accumulator_dtype() const { return accumulator_dtype_; }
   // What units read, in the compute dtype (the masters themselves in fp32): all of it, or where parameters are sharded
   // this rank's slice.
   std::byte* weights(int group) const { return places_[group].weights; }
@@ -89,8 +91,8 @@ class ModelState {
 
  private:
   struct Place {
-    float *master, *first, *second, *accumulator;
-    std::byte* weights;
+    float *master, *first, *second;
+    std::byte *weights, *accumulator;
   };
   Range slice_of(int group) const;
   void fill_optimizer_state(float value) const;
@@ -100,6 +102,7 @@ class ModelState {
   const std::vector<StorageGroup>& groups_;
   const schedule::ChainSpec& spec_;
   int slice_;
+  DType accumulator_dtype_;
   std::span<const std::string_view> names_;  // of the optimizer's arrays
   std::vector<StateKind> kinds_;
   Memory memory_;

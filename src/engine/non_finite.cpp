@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/gradient_sum.h"
 
 namespace trireme::engine {
 
@@ -28,14 +29,14 @@ std::int64_t first_non_finite(const Chain& chain, const std::vector<StorageGroup
   for (int g = 0; g < static_cast<int>(groups.size()); ++g) {
     if (!groups[g].trainable) continue;
     const Range range = state.updated(g);
-    const float* sums = state.updated_accumulator(g);
+    const std::byte* sums = state.updated_accumulator(g);
     for (const Piece& piece : locate(groups[g], chain.parameters, range.begin, range.end)) {
       const std::int64_t index = first_logical[piece.parameter] + piece.logical;
       if (index >= first) continue;
       for (std::int64_t row = 0; row < piece.box.rows(); ++row) {
         const std::int64_t begin = piece.flat_begin - range.begin + row * piece.flat_row_stride;
         for (std::int64_t i = begin; i < begin + piece.box.columns() && index < first; ++i) {
-          if (!std::isfinite(sums[i])) first = index;
+          if (!std::isfinite(value_at(sums, state.accumulator_dtype(), i))) first = index;
         }
       }
     }

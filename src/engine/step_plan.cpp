@@ -189,6 +189,11 @@ void check_same_places(const StepPlan& plan) {
 
 }  // namespace
 
+comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options) {
+  const DType computed = chain.compute_dtype;
+  return {computed, options.reduce_dtype == DType::f32 ? computed : options.reduce_dtype, options.accumulator_dtype};
+}
+
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   StepPlan plan;
   const int world_size = options.split.num_data_ranks;
@@ -212,7 +217,8 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .num_micro_batches = options.split.num_micro_batches,
                   .reduce_each_micro_batch = options.reduce_each_micro_batch,
                   .compute_element_bytes = size_of(chain.compute_dtype),
-                  .accumulator_element_bytes = 4,
+                  .wire_element_bytes = size_of(reduce_types(chain, options).wire),
+                  .accumulator_element_bytes = size_of(options.accumulator_dtype),
                   .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
                   .weights_are_master = fp32,
                   .overlap = options.overlap,

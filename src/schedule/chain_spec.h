@@ -69,6 +69,7 @@ struct Options {
   int num_micro_batches = 1;  // M, over all ranks (layout/mesh.h says whose is which)
   bool reduce_each_micro_batch = false;  // also where whole sums are kept; bits do not depend on the ranks of a replica
   std::int64_t compute_element_bytes = 4;  // gradient slots and weights that units read
+  std::int64_t wire_element_bytes = 4;     // of slots as reduce_scatter sends them
   std::int64_t accumulator_element_bytes = 4;
   std::int64_t state_bytes_per_element = 12;  // master, first and second moment
   bool weights_are_master = true;             // fp32 compute: units read the master weights themselves

@@ -29,9 +29,11 @@ std::int64_t slice_bytes(const ChainSpec& chain, const Options& options, const I
   const std::int64_t ranks = scope_size(options, instruction.scope);
   std::int64_t numel = chain.groups[instruction.group].numel;
   if (instruction.reduce == ReduceKind::sum_replicas) numel /= options.shard_ranks();
-  const bool in_compute_dtype = instruction.op == Op::gather || instruction.reduce == ReduceKind::reduce_scatter;
-  return (numel + ranks - 1) / ranks *
-         (in_compute_dtype ? options.compute_element_bytes : options.accumulator_element_bytes);
+  const std::int64_t element_bytes = instruction.op == Op::gather ? options.compute_element_bytes
+                                     : instruction.reduce == ReduceKind::reduce_scatter
+                                         ? options.wire_element_bytes
+                                         : options.accumulator_element_bytes;
+  return (numel + ranks - 1) / ranks * element_bytes;
 }
 
 // Elements of a group that this rank sums up and updates.

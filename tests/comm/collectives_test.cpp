@@ -18,25 +18,45 @@ namespace {
 void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
   const std::int64_t numel = c.slice_numel * c.world_size;
   std::vector<std::vector<std::byte>> slots;
-  for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.dtype, numel));
-  std::vector<std::vector<float>> accumulators;
-  for (int r = 0; r < c.world_size; ++r) accumulators.push_back(random_floats(random, numel));
+  for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.types.slot, numel));
+  std::vector<std::vector<std::byte>> accumulators;
+  for (int r = 0; r < c.world_size; ++r) accumulators.push_back(random_slot(random, c.types.sum, numel));
   const auto before = accumulators;
 
   run_ranks(c.world_size, [&](Communicator& comm) {
     const int r = comm.rank();
     const void* slot = r < c.participants ? slots[r].data() : nullptr;
-    ordered_reduce_scatter(comm, slot, c.dtype, accumulators[r].data() + r * c.slice_numel, c.slice_numel,
-                           c.participants, c.first);
+    std::byte* sum = accumulators[r].data() + r * c.slice_numel * size_of(c.types.sum);
+    ordered_reduce_scatter(comm, slot, c.types, sum, c.slice_numel, c.participants, c.first);
   });
 
   for (int rank = 0; rank < c.world_size; ++rank) {
-    const std::vector<float> expected = serial_sum(c, rank, slots, before[rank]);
-    ASSERT_TRUE(same_bits(accumulators[rank], expected))
+    ASSERT_EQ(accumulators[rank], serial_sum(c, rank, slots, before[rank]))
         << "rank " << rank << " of " << c.world_size << ", " << c.participants << " participants, slice "
-        << c.slice_numel << ", " << to_string(c.dtype) << (c.first ? ", first" : "");
+        << c.slice_numel << ", " << to_string(c.types.slot) << " sent as " << to_string(c.types.wire) << " into "
+        << to_string(c.types.sum) << (c.first ? ", first" : "");
   }
 }
+
+class CountingCommunicator : public Communicator {
+ public:
+  explicit CountingCommunicator(Communicator& comm) : comm_(comm) {}
+  int rank() const override { return comm_.rank(); }
+  int world_size() const override { return comm_.world_size(); }
+  std::unique_ptr<Transfer> send(std::span<const std::byte> bytes, int to) override {
+    bytes_sent_ += bytes.size();
+    return comm_.send(bytes, to);
+  }
+  std::unique_ptr<Transfer> receive(std::span<std::byte> bytes, int from) override {
+    return comm_.receive(bytes, from);
+  }
+  void abort(const std::string& reason) noexcept override { comm_.abort(reason); }
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  Communicator& comm_;
+  std::uint64_t bytes_sent_ = 0;
+};
 
 std::uint64_t fresh_seed() {
   const std::uint64_t seed = std::random_device{}();
@@ -56,7 +76,7 @@ TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
 
 TEST(Collectives, ReduceScatterOfNothingNeedsNoSlot) {
   run_ranks(3, [](Communicator& comm) {
-    ordered_reduce_scatter(comm, nullptr, DType::f32, nullptr, 0, 2, true);
+    ordered_reduce_scatter(comm, nullptr, {}, nullptr, 0, 2, true);
     barrier(comm);
   });
 }
@@ -64,10 +84,11 @@ TEST(Collectives, ReduceScatterOfNothingNeedsNoSlot) {
 TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t slice : {131072, 131073, 400000}) {
-    check_reduce_scatter({.world_size = 3, .participants = 2, .slice_numel = slice, .dtype = DType::f32, .first = true},
-                         random);
-    for (const DType dtype : {DType::bf16, DType::f16}) {
-      check_reduce_scatter({.world_size = 2, .participants = 2, .slice_numel = slice, .dtype = dtype, .first = false},
+    using enum DType;
+    check_reduce_scatter({.world_size = 3, .participants = 2, .slice_numel = slice, .first = true}, random);
+    for (const ReduceTypes& types :
+         {ReduceTypes{bf16, bf16, f32}, {f16, f16, f32}, {f32, bf16, f32}, {f32, bf16, bf16}}) {
+      check_reduce_scatter({.world_size = 2, .participants = 2, .slice_numel = slice, .types = types, .first = false},
                            random);
     }
   }
@@ -83,14 +104,56 @@ TEST(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
       for (int r = 1; r < world_size; ++r) {
         for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += accumulators[r][i];
       }
-      run_ranks(world_size,
-                [&](Communicator& comm) { ordered_all_reduce(comm, accumulators[comm.rank()].data(), numel); });
+      run_ranks(world_size, [&](Communicator& comm) {
+        ordered_all_reduce(comm, accumulators[comm.rank()].data(), DType::f32, numel);
+      });
       for (int r = 0; r < world_size; ++r) {
         EXPECT_TRUE(same_bits(accumulators[r], expected))
             << "rank " << r << " of " << world_size << ", " << numel << " elements";
       }
     }
   }
+}
+
+TEST(Collectives, SumsOfBf16AreRoundedInRankOrder) {
+  std::mt19937_64 random(fresh_seed());
+  for (const std::int64_t slice : {1, 300, 70000}) {
+    for (int world_size = 1; world_size <= 4; ++world_size) {
+      std::vector<std::vector<std::byte>> sums, scattered;
+      for (int r = 0; r < world_size; ++r) sums.push_back(random_slot(random, DType::bf16, slice * world_size));
+      scattered = sums;
+      ReduceCase c{.world_size = world_size, .participants = world_size, .slice_numel = slice};
+      c.types = {DType::bf16, DType::bf16, DType::bf16};
+      auto whole = sums[0];
+      for (int r = 0; r < world_size; ++r) whole = serial_sum(c, r, sums, whole);
+      run_ranks(world_size, [&](Communicator& comm) {
+        const int r = comm.rank();
+        ordered_scatter_sums(comm, scattered[r].data(), DType::bf16, slice);
+      });
+      for (int r = 0; r < world_size; ++r) EXPECT_EQ(scattered[r], serial_sum(c, r, sums, sums[r]));
+      run_ranks(world_size, [&](Communicator& comm) {
+        ordered_all_reduce(comm, sums[comm.rank()].data(), DType::bf16, slice * comm.world_size());
+      });
+      for (int r = 0; r < world_size; ++r) EXPECT_EQ(sums[r], whole) << "rank " << r << " of " << world_size;
+    }
+  }
+}
+
+// What is rounded for the wire is half as long on it.
+TEST(Collectives, RoundedSlotsSendHalfTheBytes) {
+  using enum DType;
+  const auto bytes_sent = [](const ReduceTypes& types) {
+    std::atomic<std::uint64_t> sent = 0;
+    run_ranks(3, [&](Communicator& comm) {
+      CountingCommunicator counting(comm);
+      std::vector<float> slot(3 * 1000, 1.0f), sum(1000);
+      ordered_reduce_scatter(counting, slot.data(), types, sum.data(), 1000, 3, true);
+      sent += counting.bytes_sent();
+    });
+    return sent.load();
+  };
+  EXPECT_EQ(bytes_sent({f32, f32, f32}), 3u * 2 * 1000 * 4);
+  EXPECT_EQ(bytes_sent({f32, bf16, f32}), 3u * 2 * 1000 * 2);
 }
 
 TEST(Collectives, ScatterSumsChangesOwnSlicesOnly) {
@@ -100,8 +163,9 @@ TEST(Collectives, ScatterSumsChangesOwnSlicesOnly) {
       std::vector<std::vector<float>> accumulators;
       for (int r = 0; r < world_size; ++r) accumulators.push_back(random_floats(random, slice * world_size));
       const auto before = accumulators;
-      run_ranks(world_size,
-                [&](Communicator& comm) { ordered_scatter_sums(comm, accumulators[comm.rank()].data(), slice); });
+      run_ranks(world_size, [&](Communicator& comm) {
+        ordered_scatter_sums(comm, accumulators[comm.rank()].data(), DType::f32, slice);
+      });
       for (int r = 0; r < world_size; ++r) {
         std::vector<float> expected = before[r];
         for (std::int64_t i = r * slice; i < (r + 1) * slice; ++i) {
@@ -125,9 +189,9 @@ TEST(Collectives, SubsetsAreCommunicatorsOfTheirOwn) {
     EXPECT_EQ(across->rank(), half);
     for (int round = 0; round < 50; ++round) {
       float mine = static_cast<float>(1 << comm.rank());
-      ordered_all_reduce(*neighbours, &mine, 1);
+      ordered_all_reduce(*neighbours, &mine, DType::f32, 1);
       EXPECT_EQ(mine, half == 0 ? 7 : 56);
-      ordered_all_reduce(*across, &mine, 1);
+      ordered_all_reduce(*across, &mine, DType::f32, 1);
       EXPECT_EQ(mine, 63);
     }
   });
@@ -187,9 +251,9 @@ TEST(Collectives, MixOfCollectivesInOneOrderNeverHangs) {
       switch (random() % 4) {
         case 0: barrier(comm); break;
         case 1: broadcast(comm, std::as_writable_bytes(std::span(slot)), static_cast<int>(random() % 4)); break;
-        case 2: ordered_all_reduce(comm, accumulator.data(), slice); break;
+        case 2: ordered_all_reduce(comm, accumulator.data(), DType::f32, slice); break;
         case 3:
-          ordered_reduce_scatter(comm, comm.rank() < participants ? slot.data() : nullptr, DType::f32,
+          ordered_reduce_scatter(comm, comm.rank() < participants ? slot.data() : nullptr, {},
                                  accumulator.data() + comm.rank() * slice, slice, participants, true);
           break;
       }

@@ -137,7 +137,7 @@ TEST(Local, AWorldOfOneNeedsNoPeers) {
   EXPECT_EQ(comm->world_size(), 1);
   barrier(*comm);
   std::vector<float> slot{1, 2, 3}, sum{10, 10, 10};
-  ordered_reduce_scatter(*comm, slot.data(), DType::f32, sum.data(), 3, 1, false);
+  ordered_reduce_scatter(*comm, slot.data(), {}, sum.data(), 3, 1, false);
   EXPECT_EQ(sum, (std::vector<float>{11, 12, 13}));
   EXPECT_THROW(send_text(*comm, "x", 0), Error);
 }

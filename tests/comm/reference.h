@@ -14,7 +14,7 @@ namespace trireme::comm {
 struct ReduceCase {
   int world_size = 1, participants = 1;
   std::int64_t slice_numel = 0;
-  DType dtype = DType::f32;
+  ReduceTypes types;
   bool first = true;
 };
 
@@ -28,8 +28,17 @@ inline ReduceCase random_case(std::mt19937_64& random, int world_size, std::int6
   return {.world_size = world_size,
           .participants = 1 + static_cast<int>(random() % world_size),
           .slice_numel = static_cast<std::int64_t>(random() % max_slice),
-          .dtype = random_dtype(random),
+          .types = {random_dtype(random), random_dtype(random), random_dtype(random)},
           .first = random() % 2 == 0};
+}
+
+inline void put(std::vector<std::byte>& values, DType dtype, std::int64_t i, float value) {
+  const bfloat16 brain(value);
+  const float16 half(value);
+  const void* source = &value;
+  if (dtype == DType::bf16) source = &brain;
+  if (dtype == DType::f16) source = &half;
+  std::memcpy(values.data() + i * size_of(dtype), source, size_of(dtype));
 }
 
 // Values of very different sizes, so that another order of summation rounds to other bits.
@@ -38,12 +47,7 @@ inline std::vector<std::byte> random_slot(std::mt19937_64& random, DType dtype, 
   std::vector<std::byte> slot(numel * size_of(dtype));
   for (std::int64_t i = 0; i < numel; ++i) {
     const float value = std::ldexp(mantissa(random), static_cast<int>(random() % 40) - 24);  // fp16's range
-    const bfloat16 brain(value);
-    const float16 half(value);
-    const void* source = &value;
-    if (dtype == DType::bf16) source = &brain;
-    if (dtype == DType::f16) source = &half;
-    std::memcpy(slot.data() + i * size_of(dtype), source, size_of(dtype));
+    put(slot, dtype, i, value);
   }
   return slot;
 }
@@ -67,14 +71,23 @@ inline float element(const std::vector<std::byte>& slot, DType dtype, std::int64
   return std::bit_cast<bfloat16>(bits);
 }
 
-// What rank's accumulator must hold after the reduce-scatter.
-inline std::vector<float> serial_sum(const ReduceCase& c, int rank, const std::vector<std::vector<std::byte>>& slots,
-                                     std::vector<float> accumulator) {
+inline float rounded(float value, DType dtype) {
+  if (dtype == DType::bf16) return bfloat16(value);
+  if (dtype == DType::f16) return float16(value);
+  return value;
+}
+
+// What rank's accumulator, of types.sum, must hold after the reduce-scatter.
+inline std::vector<std::byte> serial_sum(const ReduceCase& c, int rank,
+                                         const std::vector<std::vector<std::byte>>& slots,
+                                         std::vector<std::byte> accumulator) {
   for (std::int64_t i = rank * c.slice_numel; i < (rank + 1) * c.slice_numel; ++i) {
+    float sum = element(accumulator, c.types.sum, i);
     for (int r = 0; r < c.participants; ++r) {
-      const float value = element(slots[r], c.dtype, i);
-      accumulator[i] = c.first && r == 0 ? value : accumulator[i] + value;
+      const float value = rounded(element(slots[r], c.types.slot, i), c.types.wire);
+      sum = rounded(c.first && r == 0 ? value : sum + value, c.types.sum);
     }
+    put(accumulator, c.types.sum, i, sum);
   }
   return accumulator;
 }

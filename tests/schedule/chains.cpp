@@ -45,6 +45,7 @@ Case make_random_case(std::uint64_t seed) {
   options.reduce_each_micro_batch = dice.chance(50);
   options.weights_are_master = dice.chance(50);
   options.compute_element_bytes = options.weights_are_master ? 4 : 2;
+  options.accumulator_element_bytes = dice.chance(30) ? 2 : 4;
   options.state_bytes_per_element = options.weights_are_master ? 4 * dice.below(3) : 12;
   options.gradient_slots = dice.between(1, 3);
   options.gather_once = dice.chance(30);

@@ -138,7 +138,7 @@ TEST(Simulate, ARankWithoutWorkInTheLastRoundWaitsForTheOthers) {
 TEST(Cost, WireBytesAreTheSlicesThatARankSendsToTheOthers) {
   ChainSpec chain;
   chain.groups = {{"g", 4096, true}};
-  Options options{.world_size = 4, .num_micro_batches = 8, .compute_element_bytes = 2};
+  Options options{.world_size = 4, .num_micro_batches = 8, .compute_element_bytes = 2, .wire_element_bytes = 2};
   const auto bytes = [&](Op op, ReduceKind kind, Scope scope, int participants) {
     Instruction instruction{.op = op, .lane = Lane::reduce, .group = 0, .reduce = kind, .scope = scope};
     instruction.participants = participants;
@@ -153,7 +153,12 @@ TEST(Cost, WireBytesAreTheSlicesThatARankSendsToTheOthers) {
   EXPECT_EQ(bytes(Op::reduce, ReduceKind::scatter_sums, Scope::shards, 4), 3 * 1024 * 4);
   EXPECT_EQ(bytes(Op::reduce, ReduceKind::all_gather, Scope::world, 4), 3 * 1024 * 4);
   EXPECT_EQ(bytes(Op::reduce, ReduceKind::all_reduce, Scope::world, 4), 2 * 3 * 1024 * 4);
-  options.replicas = 2;
+  options.compute_element_bytes = 4;  // and rounded for the wire; sums in two bytes
+  options.accumulator_element_bytes = 2;
+  EXPECT_EQ(bytes(Op::gather, ReduceKind::none, Scope::shards, 4), 3 * 1024 * 4);
+  EXPECT_EQ(bytes(Op::reduce, ReduceKind::reduce_scatter, Scope::shards, 4), 3 * 1024 * 2);
+  EXPECT_EQ(bytes(Op::reduce, ReduceKind::all_reduce, Scope::world, 4), 2 * 3 * 1024 * 2);
+  options = {.world_size = 4, .replicas = 2, .num_micro_batches = 8, .compute_element_bytes = 2};
   EXPECT_EQ(bytes(Op::gather, ReduceKind::none, Scope::shards, 2), 2048 * 2);
   EXPECT_EQ(bytes(Op::reduce, ReduceKind::sum_replicas, Scope::replicas, 2), 2 * 1024 * 4);
 }

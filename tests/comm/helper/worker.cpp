@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -40,13 +41,13 @@ int collectives(Membership& job, const Arguments& arguments) {
     const ReduceCase c = random_case(random, world_size, trial % 8 == 7 ? 300'000 : 3'000);
     const std::int64_t numel = c.slice_numel * world_size;
     std::vector<std::vector<std::byte>> slots;
-    for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.dtype, numel));
-    std::vector<float> accumulator = random_floats(random, numel);
-    const std::vector<float> expected = serial_sum(c, me, slots, accumulator);
+    for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.types.slot, numel));
+    std::vector<std::byte> accumulator = random_slot(random, c.types.sum, numel);
+    const std::vector<std::byte> expected = serial_sum(c, me, slots, accumulator);
     const void* slot = me < c.participants ? slots[me].data() : nullptr;
-    ordered_reduce_scatter(comm, slot, c.dtype, accumulator.data() + me * c.slice_numel, c.slice_numel, c.participants,
-                           c.first);
-    TRIREME_CHECK(same_bits(accumulator, expected), "reduce-scatter of trial " + std::to_string(trial));
+    ordered_reduce_scatter(comm, slot, c.types, accumulator.data() + me * c.slice_numel * size_of(c.types.sum),
+                           c.slice_numel, c.participants, c.first);
+    TRIREME_CHECK(accumulator == expected, "reduce-scatter of trial " + std::to_string(trial));
 
     const int root = static_cast<int>(random() % world_size);
     std::vector<int> word{me == root ? trial : -1}, all(world_size);
@@ -57,8 +58,9 @@ int collectives(Membership& job, const Arguments& arguments) {
     for (int r = 0; r < world_size; ++r) TRIREME_CHECK(all[r] == r, "all_gather");
 
     std::vector<float> whole(256 * world_size, 1.0f);
-    ordered_all_reduce(comm, whole.data(), std::ssize(whole));
-    TRIREME_CHECK(whole == std::vector<float>(whole.size(), static_cast<float>(world_size)), "all_reduce");
+    ordered_all_reduce(comm, whole.data(), DType::f32, std::ssize(whole));
+    TRIREME_CHECK(std::count(whole.begin(), whole.end(), static_cast<float>(world_size)) == std::ssize(whole),
+                  "all_reduce");
   }
   barrier(comm);
   return 0;

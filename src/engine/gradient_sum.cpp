@@ -1,0 +1,84 @@
+#include "engine/gradient_sum.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "kernels/kernels.h"
+
+namespace trireme::engine {
+
+namespace {
+
+constexpr std::int64_t kBlock = std::int64_t{64} << 10;  // elements: enough for all threads, little beside a group
+
+// visit(T*) with the element type that dtype says.
+template <class Visit>
+void with_type(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::f32: return visit(static_cast<float*>(nullptr));
+    case DType::bf16: return visit(static_cast<bfloat16*>(nullptr));
+    case DType::f16: return visit(static_cast<float16*>(nullptr));
+    default: fail_check("dtype", __FILE__, __LINE__, "gradients are float32, bfloat16 or float16");
+  }
+}
+
+void widen(std::int64_t numel, const std::byte* values, DType dtype, float* wide) {
+  with_type(dtype,
+            [&]<class T>(T*) { kernels::table<T>().cast_to_float(numel, reinterpret_cast<const T*>(values), wide); });
+}
+
+void narrow(std::int64_t numel, const float* wide, DType dtype, std::byte* values) {
+  with_type(dtype,
+            [&]<class T>(T*) { kernels::table<T>().cast_from_float(numel, wide, reinterpret_cast<T*>(values)); });
+}
+
+std::unique_ptr<float[]> block_of(std::int64_t numel) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(std::min(numel, kBlock)));
+}
+
+template <class Visit>
+void for_each_range(std::int64_t numel, Visit visit) {
+  for (std::int64_t first = 0; first < numel; first += kBlock) visit(first, std::min(kBlock, numel - first));
+}
+
+}  // namespace
+
+void add_gradient(std::int64_t numel, const std::byte* slot, const comm::ReduceTypes& types, std::byte* sum,
+                  bool overwrite) {
+  if (types.wire == types.slot && types.sum == DType::f32) {
+    return with_type(types.slot, [&]<class T>(T*) {
+      kernels::table<T>().accumulate(numel, reinterpret_cast<const T*>(slot), reinterpret_cast<float*>(sum), overwrite);
+    });
+  }
+  const auto values = block_of(numel), total = block_of(numel), spare = block_of(numel);
+  auto* rounded = reinterpret_cast<std::byte*>(spare.get());
+  for_each_range(numel, [&](std::int64_t first, std::int64_t count) {
+    widen(count, slot + first * size_of(types.slot), types.slot, values.get());
+    if (types.wire != types.slot) {
+      narrow(count, values.get(), types.wire, rounded);
+      widen(count, rounded, types.wire, values.get());
+    }
+    std::byte* sums = sum + first * size_of(types.sum);
+    if (!overwrite) widen(count, sums, types.sum, total.get());
+    kernels::table<float>().accumulate(count, values.get(), total.get(), overwrite);
+    narrow(count, total.get(), types.sum, sums);
+  });
+}
+
+void for_each_block(std::int64_t numel, const std::byte* sums, DType dtype, const VisitBlock& visit) {
+  if (dtype == DType::f32) return visit(0, reinterpret_cast<const float*>(sums), numel);
+  const auto wide = block_of(numel);
+  for_each_range(numel, [&](std::int64_t first, std::int64_t count) {
+    widen(count, sums + first * size_of(dtype), dtype, wide.get());
+    visit(first, wide.get(), count);
+  });
+}
+
+float value_at(const std::byte* sums, DType dtype, std::int64_t index) {
+  float value = 0;
+  widen(1, sums + index * size_of(dtype), dtype, &value);
+  return value;
+}
+
+}  // namespace trireme::engine
