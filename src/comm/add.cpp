@@ -37,7 +37,10 @@ void add_or_widen(float* __restrict sum, const float16* __restrict values, std::
     }
     std::memcpy(sum + i, &after, sizeof(after));
   }
-  for (; i < numel; ++i) sum[i] = (kAdds ? sum[i] : 0.0f) + static_cast<float>(values[i]);
+  for (; i < numel; ++i) {
+    const float value = static_cast<float>(values[i]);
+    sum[i] = kAdds ? sum[i] + value : value;
+  }
 }
 
 void add(float* sum, const float16* values, std::int64_t numel) {

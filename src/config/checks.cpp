@@ -1,6 +1,7 @@
 #include "config/checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 
 #include "base/error.h"
@@ -162,11 +163,14 @@ void check_data(const Plan& plan, Checker& checker) {
   }
 }
 
-// Says which of the rows that are given decide nothing, as `chooser` is what it is. A value that an idle key would have
-// anyway goes without a word: resolved configurations give every key.
-void tell_idle(const Plan& plan, Checker& checker, const std::vector<Key>& rows, std::string_view chooser) {
-  const Key& choice = key_named(chooser);
-  const auto name = std::get<std::string>(choice.field.get(plan, choice));
+std::string choice_of(const Plan& plan, std::string_view key) {
+  const Key& choice = key_named(key);
+  return std::get<std::string>(choice.field.get(plan, choice));
+}
+
+// Says which of the rows that are given decide nothing, as `name` is what was chosen. A value that an idle key would
+// have anyway goes without a word: resolved configurations give every key.
+void tell_idle(const Plan& plan, Checker& checker, const std::vector<Key>& rows, const std::string& name) {
   for (const Key& key : rows) {
     const std::string key_name(key.name);
     if (key.decides(plan) || !checker.is_given(key_name)) continue;
@@ -192,7 +196,7 @@ void check_optimizer(const Plan& plan, Checker& checker) {
   checker.require(training.momentum > 0 || !training.nesterov, {"training.nesterov", "training.momentum"},
                   "training.nesterov is true, but training.momentum is 0",
                   "set training.momentum, for instance to 0.9");
-  tell_idle(plan, checker, optimizer_keys(), "training.optimizer");
+  tell_idle(plan, checker, optimizer_keys(), choice_of(plan, "training.optimizer"));
 }
 
 void check_law(const Plan& plan, Checker& checker) {
@@ -210,7 +214,39 @@ void check_law(const Plan& plan, Checker& checker) {
   checker.require(
       training.min_learning_rate <= training.learning_rate, {"training.min_learning_rate", "training.learning_rate"},
       "training.min_learning_rate is above learning_rate", "lower it: the rate falls from learning_rate to it");
-  tell_idle(plan, checker, law_keys(), "training.lr_scheduler");
+  tell_idle(plan, checker, law_keys(), choice_of(plan, "training.lr_scheduler"));
+}
+
+void check_precision(const Plan& plan, Checker& checker) {
+  const PrecisionPlan& precision = plan.precision;
+  const std::string mixed = choice_of(plan, "training.mixed_precision");
+  const std::string given = precision.param_dtype ? choice_of(plan, "training.param_dtype") : "unset";
+  const MixedPrecision param = precision.param_dtype.value_or(plan.training.mixed_precision);
+  checker.require(param == plan.training.mixed_precision, {"training.param_dtype", "training.mixed_precision"},
+                  "training.param_dtype is " + given + ", but mixed_precision is " + mixed +
+                      ", and both are the type of the computation",
+                  "leave one of them out");
+  const double scale = precision.loss_scale.value_or(0);
+  checker.require(
+      scales_loss(plan) || scale <= 1, {"training.loss_scale"},
+      "training.loss_scale is " + to_text(scale) + ", but only fp16 needs one (mixed_precision is " + mixed + ")",
+      "leave it out: the small gradients of bf16 and fp32 do not become zero");
+  const bool dynamic = scales_loss(plan) && scale == 0;
+  checker.require(!dynamic || precision.nonfinite_gradients == NonFiniteGradients::skip,
+                  {"training.nonfinite_gradients"},
+                  "training.nonfinite_gradients is stop, but a dynamic loss scale is found by steps that overflow",
+                  "leave it out, or set training.loss_scale to a fixed scale");
+  checker.require(!dynamic || std::ldexp(1.0, precision.initial_scale_power) >= precision.min_loss_scale,
+                  {"training.min_loss_scale", "training.initial_scale_power"},
+                  "training.min_loss_scale is " + to_text(precision.min_loss_scale) +
+                      ", above the first scale of 2 to the power of " + text(precision.initial_scale_power),
+                  "lower it, or raise training.initial_scale_power");
+  if (precision.reduce_dtype != ElementType::fp32 && sums_once_a_step(plan)) {
+    checker.notice("training.reduce_dtype", "training.reduce_dtype rounds gradients, but sends no fewer bytes: " +
+                                                choice_of(plan, "distributed.strategy") +
+                                                " sends sums once a step, in grad_accum_dtype");
+  }
+  tell_idle(plan, checker, loss_scale_keys(), scales_loss(plan) ? "a fixed loss_scale" : "mixed_precision " + mixed);
 }
 
 }  // namespace
@@ -225,6 +261,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_wrapping(plan, checker);
   check_optimizer(plan, checker);
   check_law(plan, checker);
+  check_precision(plan, checker);
 }
 
 }  // namespace trireme::config

@@ -16,6 +16,9 @@ namespace trireme::config {
 enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_grad_op, full_shard, hybrid_shard };
 enum class MixedPrecision : std::uint8_t { no, bf16, fp16 };
 enum class Recompute : std::uint8_t { none, selective, full };
+enum class ElementType : std::uint8_t { fp32, bf16 };
+enum class GradientOp : std::uint8_t { mean, sum };
+enum class NonFiniteGradients : std::uint8_t { stop, skip };
 enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t {
   constant,
@@ -91,6 +94,22 @@ struct TrainingPlan {
   bool operator==(const TrainingPlan&) const = default;
 };
 
+// The types of gradients on their way, and what happens where they overflow. The keys stand under training.
+struct PrecisionPlan {
+  std::optional<MixedPrecision> param_dtype;  // another name of mixed_precision; equal to it where both are given
+  ElementType reduce_dtype, grad_accum_dtype;
+  GradientOp gradient_allreduce_op;
+  NonFiniteGradients nonfinite_gradients;
+  // fp16:
+  std::optional<double> loss_scale;  // unset, 0: dynamic, by the rest
+  int initial_scale_power;
+  std::int64_t loss_scale_window;
+  int hysteresis;
+  bool consecutive_hysteresis;
+  double min_loss_scale;
+  bool operator==(const PrecisionPlan&) const = default;
+};
+
 // What single laws need beside the rate, the warm-up's length and the end. The keys stand under training.
 struct LawPlan {
   WarmupType warmup_type;
@@ -153,6 +172,7 @@ struct Plan {
   ModelPlan model;
   DataPlan data;
   TrainingPlan training;
+  PrecisionPlan precision;
   LawPlan law;
   DistributedPlan distributed;
   CheckpointPlan checkpoint;

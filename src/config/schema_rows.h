@@ -42,6 +42,10 @@ inline bool sums_once_a_step(const Plan& plan) {
   return whole_gradients && !plan.training.reduce_each_micro_batch;
 }
 
+inline bool scales_loss(const Plan& plan) {
+  return plan.training.mixed_precision == MixedPrecision::fp16;
+}
+
 inline void append(std::vector<Key>& rows, const std::vector<Key>& more) {
   rows.insert(rows.end(), more.begin(), more.end());
 }
@@ -51,6 +55,8 @@ std::vector<Key> model_and_data_keys();    // schema_model.cpp; with the keys at
 std::vector<Key> training_and_run_keys();  // schema_training.cpp; with those of
 std::vector<Key> law_keys();               // schema_law.cpp
 std::vector<Key> optimizer_keys();         // schema_optimizer.cpp
-std::vector<Key> later_keys();             // schema_later.cpp
+std::vector<Key> precision_keys();         // schema_precision.cpp; with
+std::vector<Key> loss_scale_keys();
+std::vector<Key> later_keys();  // schema_later.cpp
 
 }  // namespace trireme::config

@@ -68,7 +68,11 @@ std::vector<Key> training_size_keys() {
        .doc = "Compute threads of a rank on the CPU; bits hold for an equal number of them."},
       {.name = "training.mixed_precision",
        .type = Type::choice,
-       .fallback = "no",
+       .derive = [](const Plan& plan) -> Value {
+         const auto chosen = static_cast<std::size_t>(plan.precision.param_dtype.value_or(MixedPrecision::no));
+         return std::string(key_named("training.mixed_precision").choices[chosen]);
+       },
+       .rule = "param_dtype, else no",
        .choices = {"no", "bf16", "fp16"},
        .choices_not_yet = {"fp8"},
        .value_synonyms = {{"false", "no"},
@@ -89,7 +93,7 @@ std::vector<Key> training_size_keys() {
                    {"dtype", kNanoGpt}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::mixed_precision>(),
-       .doc = "Type of the computation (no: fp32); master weights, moments and sums of gradients are fp32. bf16 has "
+       .doc = "Type of the computation (no: fp32); master weights and moments are fp32. bf16 has "
               "fp32's range; fp16 ends at 65504 and, near zero, at 6e-8, but has three bits more."},
       {.name = "training.freeze",
        .type = Type::texts,
@@ -363,6 +367,7 @@ std::vector<Key> training_and_run_keys() {
   append(rows, training_size_keys());
   append(rows, law_keys());
   append(rows, optimizer_keys());
+  append(rows, precision_keys());
   append(rows, clipping_and_evaluation_keys());
   append(rows, run_keys());
   return rows;

@@ -200,6 +200,21 @@ optim::OptimizerOptions optimizer_of(const Plan& plan, const std::optional<Resum
   return options;
 }
 
+DType dtype_of_plan(config::ElementType type) {
+  return type == config::ElementType::bf16 ? DType::bf16 : DType::f32;
+}
+
+optim::LossScaleOptions loss_scale_of(const Plan& plan) {
+  const config::PrecisionPlan& p = plan.precision;
+  if (plan.training.mixed_precision != config::MixedPrecision::fp16) return {.fixed = 1};
+  return {.fixed = p.loss_scale.value_or(0),
+          .initial_power = p.initial_scale_power,
+          .window = p.loss_scale_window,
+          .hysteresis = p.hysteresis,
+          .consecutive_hysteresis = p.consecutive_hysteresis,
+          .minimum = p.min_loss_scale};
+}
+
 optim::Law law_of(const Plan& plan, std::int64_t run_steps) {
   const config::TrainingPlan& training = plan.training;
   const config::LawPlan& law = plan.law;
@@ -275,7 +290,14 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                     plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
                 .measures = plan.monitor.wall_clock_breakdown,
                 .gradient_clipping = plan.training.gradient_clipping,
-                .optimizer = optimizer_of(plan, resume)};
+                .optimizer = optimizer_of(plan, resume),
+                .loss_scale = loss_scale_of(plan),
+                .reduce_dtype = dtype_of_plan(plan.precision.reduce_dtype),
+                .accumulator_dtype = dtype_of_plan(plan.precision.grad_accum_dtype),
+                .gradient_factor = plan.precision.gradient_allreduce_op == config::GradientOp::sum
+                                       ? static_cast<double>(world_size)
+                                       : 1.0,
+                .skips_non_finite = plan.precision.nonfinite_gradients == config::NonFiniteGradients::skip};
   run.law = law_of(plan, run.total_steps);
   return run;
 }

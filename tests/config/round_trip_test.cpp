@@ -94,6 +94,12 @@ Plan random_plan(Random& random) {
   if (!plan.law.cycle_min_learning_rate && training.lr_scheduler == LearningRateLaw::one_cycle) {
     plan.law.cycle_min_learning_rate = 0;
   }
+  PrecisionPlan& precision = plan.precision;
+  if (precision.param_dtype) precision.param_dtype = training.mixed_precision;
+  const bool fp16 = training.mixed_precision == MixedPrecision::fp16;
+  if (!fp16 && precision.loss_scale) precision.loss_scale = static_cast<double>(pick(random, 0, 1));
+  if (fp16) precision.nonfinite_gradients = NonFiniteGradients::skip;
+  precision.min_loss_scale = std::min(precision.min_loss_scale, 1.0);
   if (training.min_learning_rate > training.learning_rate) {
     std::swap(training.min_learning_rate, training.learning_rate);
   }
@@ -128,6 +134,7 @@ TEST(RoundTrip, AnyPlanReadsBackBitForBit) {
     EXPECT_EQ(plan.model, again.model);
     EXPECT_EQ(plan.data, again.data);
     EXPECT_EQ(plan.training, again.training);
+    EXPECT_EQ(plan.precision, again.precision);
     EXPECT_EQ(plan.distributed, again.distributed);
     EXPECT_EQ(plan.checkpoint, again.checkpoint);
     EXPECT_EQ(plan.monitor, again.monitor);

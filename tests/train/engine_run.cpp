@@ -1,0 +1,48 @@
+#include "train/engine_run.h"
+
+#include <mutex>
+
+#include "comm/ranks.h"
+#include "train/data_sets.h"
+#include "train/resolve.h"
+#include "train/whole_state.h"
+
+namespace trireme::testing {
+
+EngineResult run_engines(const EngineRun& wanted) {
+  const TinyRun& tiny = wanted.run;
+  const config::Plan plan = tiny_plan(tiny);
+  WholeState whole;
+  std::mutex mutex;
+  EngineResult result;
+  comm::run_ranks(tiny.ranks, [&](comm::Communicator& comm) {
+    const data::Dataset dataset = train::open_training_data(plan);
+    train::ResolvedRun run = train::resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, tiny.ranks);
+    wanted.change(run.engine);
+    const Chain chain = make_chain(run.model, run.compute_dtype);
+    engine::Engine engine(chain, run.engine, comm);
+    engine.state().initialize(plan.training.seed);
+    engine.refresh_weights();
+    data::Loader loader(
+        dataset, {plan.training.seed, dataset.num_samples(), plan.data.shuffle},
+        {.micro_batch_size = tiny.micro_batch_size, .split = run.engine.split, .data_rank = comm.rank()});
+    std::int64_t good_step = 1;
+    for (std::int64_t step = 1; step <= tiny.steps; ++step) {
+      const data::StepBatches batches = loader.next();
+      if (wanted.left_out.contains(step)) continue;
+      const engine::StepReport report =
+          engine.step(batches.rounds, {.learning_rate = optim::learning_rate(run.law, good_step), .step = good_step});
+      if (!report.non_finite) ++good_step;
+      if (comm.rank() == 0) result.reports.push_back(report);
+    }
+    engine.drain();
+    const std::lock_guard lock(mutex);
+    whole.add(engine.state());
+    if (comm.rank() == 0) result.loss_scale = engine.loss_scale();
+  });
+  result.weights_digest = whole.digest();
+  result.all_ranks_equal = whole.equal();
+  return result;
+}
+
+}  // namespace trireme::testing

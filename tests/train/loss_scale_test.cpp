@@ -1,0 +1,185 @@
+// The loss scale, the sum over ranks, and the types of gradients on their way: the same bits under every strategy.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "models/model.h"
+#include "support/expect_error.h"
+#include "train/engine_run.h"
+
+namespace trireme::testing {
+namespace {
+
+constexpr std::array kStrategies = {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"};
+
+TinyRun with(TinyRun run, const char* strategy, int ranks, const std::vector<std::string>& more = {}) {
+  run.ranks = ranks;
+  run.overrides = {std::string("distributed.strategy=") + strategy};
+  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
+  return run;
+}
+
+void expect_same(const EngineResult& result, const EngineResult& serial) {
+  EXPECT_EQ(result.weights_digest, serial.weights_digest);
+  EXPECT_TRUE(result.all_ranks_equal);
+  ASSERT_EQ(result.reports.size(), serial.reports.size());
+  for (std::size_t i = 0; i < serial.reports.size(); ++i) {
+    EXPECT_EQ(result.reports[i].loss, serial.reports[i].loss) << "step " << i + 1;
+    EXPECT_EQ(result.reports[i].non_finite.has_value(), serial.reports[i].non_finite.has_value()) << "step " << i + 1;
+    if (serial.reports[i].non_finite) continue;
+    EXPECT_EQ(result.reports[i].gradient_norm, serial.reports[i].gradient_norm) << "step " << i + 1;
+  }
+}
+
+// Every strategy on 1, 2, 3 and 5 ranks against one rank of ddp.
+void expect_all_equal(const TinyRun& base, const std::function<void(engine::EngineOptions&)>& change,
+                      const EngineResult& serial, const std::vector<std::string>& more = {}) {
+  for (const char* strategy : kStrategies) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
+      expect_same(run_engines({.run = with(base, strategy, ranks, more), .change = change}), serial);
+    }
+  }
+}
+
+constexpr double kBig = 65536;
+
+TEST(LossScaling, APowerOfTwoChangesNoBitUnderAnyStrategy) {
+  for (const bool bf16 : {false, true}) {
+    const TinyRun base{.micro_batches = 5, .steps = 5, .bf16 = bf16};
+    const EngineResult unscaled = run_engines({.run = with(base, "ddp", 1)});
+    ASSERT_LT(unscaled.reports[0].clip_factor, 1) << "the clip must see the norm without the scale";
+    expect_all_equal(
+        base, [](engine::EngineOptions& options) { options.loss_scale = {.fixed = kBig}; }, unscaled);
+  }
+}
+
+// A scale that rounds: the same everywhere, and close to none.
+TEST(LossScaling, AnyScaleIsTheSameUnderEveryStrategy) {
+  const TinyRun base{.micro_batches = 5, .steps = 4};
+  const auto change = [](engine::EngineOptions& options) { options.loss_scale = {.fixed = 1000}; };
+  const EngineResult scaled = run_engines({.run = with(base, "ddp", 1), .change = change});
+  const EngineResult unscaled = run_engines({.run = with(base, "ddp", 1)});
+  EXPECT_NE(scaled.weights_digest, unscaled.weights_digest);
+  EXPECT_NEAR(scaled.reports[0].gradient_norm, unscaled.reports[0].gradient_norm,
+              1e-6 * unscaled.reports[0].gradient_norm);
+  expect_all_equal(base, change, scaled);
+}
+
+// fp32 overflows too where the scale is large enough: it falls until nothing does, on all ranks alike, then rises.
+TEST(LossScaling, TheDynamicScaleFindsItsWayUnderEveryStrategy) {
+  const TinyRun base{.micro_batches = 5, .steps = 12};
+  const auto change = [](engine::EngineOptions& options) {
+    options.loss_scale = {.initial_power = 130, .window = 2, .hysteresis = 1};
+    options.skips_non_finite = true;
+  };
+  const EngineResult serial = run_engines({.run = with(base, "ddp", 1), .change = change});
+  optim::LossScaleState expected{.scale = std::ldexp(1.0, 130)};
+  int skipped = 0, good = 0;
+  for (const engine::StepReport& report : serial.reports) {
+    EXPECT_EQ(report.loss_scale, expected.scale);
+    expected = optim::next_loss_scale({.window = 2, .hysteresis = 1}, expected, report.non_finite.has_value()).value();
+    ++(report.non_finite ? skipped : good);
+    EXPECT_EQ(report.non_finite.has_value(), !std::isfinite(report.gradient_norm));
+  }
+  EXPECT_EQ(serial.loss_scale, expected);
+  EXPECT_GE(skipped, 2);
+  EXPECT_GE(good, 4);
+  expect_all_equal(base, change, serial);
+}
+
+TEST(LossScaling, AtItsMinimumARunThatStillOverflowsEnds) {
+  const auto change = [](engine::EngineOptions& options) {
+    options.loss_scale = {.initial_power = 500, .hysteresis = 1, .minimum = std::ldexp(1.0, 499)};
+    options.skips_non_finite = true;
+  };
+  for (const char* strategy : kStrategies) {
+    const TinyRun run = with({.micro_batches = 4, .steps = 4}, strategy, 3);
+    const std::string text = expect_error(1303, [&] { run_engines({.run = run, .change = change}); });
+    EXPECT_NE(text.find("the loss scale is at its minimum"), std::string::npos) << text;
+    EXPECT_NE(text.find("the gradient of model."), std::string::npos) << text;
+    EXPECT_NE(text.find("mixed_precision=bf16"), std::string::npos) << text;
+  }
+  EXPECT_EQ(Error(1303, "", "").exit_code(), 93);
+}
+
+// gradient_allreduce_op sum: as a run on one rank whose loss is multiplied by the number of ranks.
+TEST(GradientSum, EqualsASerialRunScaledAlike) {
+  const TinyRun base{.micro_batches = 5, .steps = 4};
+  const EngineResult mean = run_engines({.run = with(base, "ddp", 1)});
+  for (const int ranks : {2, 3, 4}) {
+    const auto change = [&](engine::EngineOptions& options) { options.gradient_factor = ranks; };
+    const EngineResult serial = run_engines({.run = with(base, "ddp", 1), .change = change});
+    for (const char* strategy : kStrategies) {
+      SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
+      expect_same(run_engines({.run = with(base, strategy, ranks, {"training.gradient_allreduce_op=sum"})}), serial);
+    }
+    EXPECT_EQ(serial.reports[0].loss, mean.reports[0].loss) << "the loss stays the mean";
+    if (ranks == 3) continue;  // rounds
+    EXPECT_EQ(serial.reports[0].gradient_norm, ranks * mean.reports[0].gradient_norm);
+  }
+}
+
+// Rounded before each addition, or in it: the same bits in every layout, other bits than fp32's.
+TEST(GradientTypes, AreTheSameUnderEveryStrategy) {
+  const TinyRun base{.micro_batches = 5, .steps = 4};
+  const std::string full = run_engines({.run = with(base, "ddp", 1)}).weights_digest;
+  std::string before = full;
+  for (const std::vector<std::string>& types : {std::vector<std::string>{"training.reduce_dtype=bf16"},
+                                                {"training.grad_accum_dtype=bf16"},
+                                                {"training.reduce_dtype=bf16", "training.grad_accum_dtype=bf16",
+                                                 "training.optimizer=sgd", "training.momentum=0.9"}}) {
+    SCOPED_TRACE(types.back());
+    const EngineResult serial = run_engines({.run = with(base, "ddp", 1, types)});
+    EXPECT_NE(serial.weights_digest, before);
+    before = serial.weights_digest;
+    expect_all_equal(
+        base, [](engine::EngineOptions&) {}, serial, types);
+  }
+  const TinyRun bf16{.micro_batches = 5, .steps = 4, .bf16 = true};
+  const std::vector<std::string> sums = {"training.grad_accum_dtype=bf16"};
+  const EngineResult serial = run_engines({.run = with(bf16, "ddp", 1, sums)});
+  expect_all_equal(
+      bf16, [](engine::EngineOptions&) {}, serial, sums);
+  // Gradients of bf16 are bf16 already.
+  const std::string digest = run_engines({.run = with(bf16, "ddp", 1)}).weights_digest;
+  EXPECT_EQ(run_engines({.run = with(bf16, "zero2", 3, {"training.reduce_dtype=bf16"})}).weights_digest, digest);
+}
+
+// Where ranks add up their own first, and where replicas do: another order, close to the same.
+TEST(GradientTypes, StayCloseWhereTheOrderDiffers) {
+  TinyRun base{.micro_batches = 6, .steps = 3, .reduce_each_micro_batch = false};
+  const std::vector<std::string> types = {"training.reduce_dtype=bf16", "training.grad_accum_dtype=bf16"};
+  const EngineResult serial = run_engines({.run = with(base, "ddp", 1, types)});
+  std::vector<std::string> replicas = types;
+  replicas.emplace_back("distributed.dp_replicate=2");
+  for (const TinyRun& run :
+       {with(base, "ddp", 2, types), with(base, "zero1", 3, types), with(base, "hybrid_shard", 4, replicas)}) {
+    SCOPED_TRACE(run.overrides[0]);
+    const EngineResult other = run_engines({.run = run});
+    EXPECT_TRUE(other.all_ranks_equal);
+    const double norm = serial.reports[0].gradient_norm;
+    EXPECT_NEAR(other.reports[0].gradient_norm, norm, 1e-2 * norm);
+    EXPECT_NEAR(other.reports[2].loss, serial.reports[2].loss, 1e-3 * serial.reports[2].loss);
+  }
+}
+
+TEST(GradientTypes, SumsOfBf16TakeHalfTheBytes) {
+  LlamaConfig config;
+  config.vocabulary = 1000, config.hidden_size = 128, config.intermediate_size = 256, config.num_layers = 3;
+  config.num_heads = 4, config.num_key_value_heads = 2, config.max_positions = 64;
+  const Chain chain = make_chain(config, DType::f32);
+  engine::EngineOptions options{
+      .micro_batch = {1, 64}, .split = {4, 4}, .sharding = {.gradients = true, .optimizer = true}};
+  const auto plan = [&] { return engine::plan_step(chain, options, 1); };
+  const std::int64_t full = plan().memory_by_owner.at("gradient accumulators");
+  const std::int64_t wire = plan().options.wire_element_bytes;
+  options.accumulator_dtype = DType::bf16;
+  options.reduce_dtype = DType::bf16;
+  EXPECT_EQ(2 * plan().memory_by_owner.at("gradient accumulators"), full);
+  EXPECT_EQ(2 * plan().options.wire_element_bytes, wire);
+}
+
+}  // namespace
+}  // namespace trireme::testing
