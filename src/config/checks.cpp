@@ -228,7 +228,7 @@ void check_precision(const Plan& plan, Checker& checker) {
                   "leave one of them out");
   const double scale = precision.loss_scale.value_or(0);
   checker.require(
-      scales_loss(plan) || scale <= 1, {"training.loss_scale"},
+      scales_loss(plan) || scale == 0 || scale == 1, {"training.loss_scale"},
       "training.loss_scale is " + to_text(scale) + ", but only fp16 needs one (mixed_precision is " + mixed + ")",
       "leave it out: the small gradients of bf16 and fp32 do not become zero");
   const bool dynamic = scales_loss(plan) && scale == 0;

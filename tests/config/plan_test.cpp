@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "config/schema.h"
+#include "config/schema_rows.h"
 #include "helpers.h"
 
 namespace trireme::config {

@@ -10,7 +10,8 @@
 namespace trireme::testing {
 
 EngineResult run_engines(const EngineRun& wanted) {
-  const TinyRun& tiny = wanted.run;
+  TinyRun tiny = wanted.run;
+  if (tiny.output_dir.empty()) tiny.output_dir = "nowhere";  // nothing is written
   const config::Plan plan = tiny_plan(tiny);
   WholeState whole;
   std::mutex mutex;
