@@ -201,7 +201,12 @@ optim::OptimizerOptions optimizer_of(const Plan& plan, const std::optional<Resum
 }
 
 DType dtype_of_plan(config::ElementType type) {
-  return type == config::ElementType::bf16 ? DType::bf16 : DType::f32;
+  switch (type) {
+    case config::ElementType::fp32: return DType::f32;
+    case config::ElementType::bf16: return DType::bf16;
+    case config::ElementType::fp16: return DType::f16;
+  }
+  return DType::f32;
 }
 
 optim::LossScaleOptions loss_scale_of(const Plan& plan) {

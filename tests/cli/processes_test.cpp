@@ -64,6 +64,18 @@ TEST(Processes, StrategiesHaveTheBitsOfTheSerialRun) {
   }
 }
 
+// Whoever restarts jobs learns that it would not help.
+TEST(Processes, ARunWhoseLossScaleCannotFallEndsWith93) {
+  Folder folder;
+  TinyRun tiny{.ranks = 2, .micro_batches = 4, .output_dir = folder.run};
+  tiny.overrides = {"training.mixed_precision=fp16", "training.initial_scale_power=40",
+                    "training.min_loss_scale=274877906944", "training.hysteresis=1"};
+  const ProcessResult result = run(launch_command(2, write_config(tiny)));
+  EXPECT_EQ(result.exit_code, 93) << result.err;
+  EXPECT_NE(result.err.find("TR1303"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("step 3: the gradient of model."), std::string::npos) << result.err;
+}
+
 // A rank that fails while the others gather and reduce ends the job as ever.
 TEST(Processes, AFailureUnderFullShardIsToldToAllRanks) {
   for (const char* place : {"engine.gather", "engine.reduce"}) {

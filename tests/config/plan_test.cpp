@@ -285,7 +285,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.min_loss_scale", "0.5"},
                                                                        {"training.freeze", "[model.embed*]"}};
 
-// fp16's, which is a choice where its kernels are there.
+// fp16's.
 bool is_of_loss_scale(std::string_view name) {
   const auto rows = loss_scale_keys();
   return std::any_of(rows.begin(), rows.end(), [&](const Key& key) { return key.name == name; });
@@ -298,11 +298,7 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
-    if (is_of_loss_scale(key)) {
-      const auto& choices = key_named("training.mixed_precision").choices;
-      if (std::find(choices.begin(), choices.end(), "fp16") == choices.end()) continue;
-      overrides.emplace_back("training.mixed_precision=fp16");
-    }
+    if (is_of_loss_scale(key)) overrides.emplace_back("training.mixed_precision=fp16");
     // Of a law that it decides.
     for (const char* law : {"warmup_decay", "warmup_cosine", "one_cycle", "lr_range_test"}) {
       const Overrides choice = {std::string("training.lr_scheduler=") + law, "training.cycle_min_learning_rate=1e-5"};

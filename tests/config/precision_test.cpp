@@ -62,6 +62,21 @@ TEST(Precision, ALossScaleWithoutFp16IsRefused) {
   EXPECT_FALSE(has_notice(plan_of(to_yaml(plan_of(kSmall))), "does not use it"));
 }
 
+TEST(Precision, Fp16SkipsAndFindsItsScale) {
+  const Plan plan = plan_of(kSmall, {"training.param_dtype=fp16", "training.loss_scale=0"});
+  EXPECT_EQ(plan.training.mixed_precision, MixedPrecision::fp16);
+  EXPECT_EQ(plan.precision.nonfinite_gradients, NonFiniteGradients::skip);
+  EXPECT_TRUE(is_refused({"training.fp16=true", "training.nonfinite_gradients=stop"}, "found by steps that overflow"));
+  EXPECT_TRUE(is_refused({"training.fp16=true", "training.min_loss_scale=512", "training.initial_scale_power=8"},
+                         "above the first scale of 2 to the power of 8"));
+  const Plan fixed = plan_of(kSmall, {"training.fp16=true", "training.loss_scale=512",
+                                      "training.nonfinite_gradients=stop", "training.hysteresis=3"});
+  EXPECT_EQ(fixed.precision.nonfinite_gradients, NonFiniteGradients::stop);
+  EXPECT_TRUE(has_notice(fixed, "training.hysteresis has no effect: a fixed loss_scale does not use it"));
+  EXPECT_FALSE(has_notice(plan_of(to_yaml(plan)), "does not use it"));
+  EXPECT_EQ(error_of(kSmall, {"training.grad_accum_dtype=fp16"})->code(), 2102);
+}
+
 TEST(Precision, RoundingWithoutSmallerMessagesIsANotice) {
   const char* const notice = "sends no fewer bytes: ddp sends sums once a step";
   EXPECT_TRUE(has_notice(plan_of(kSmall, {"training.reduce_dtype=bf16"}), notice));

@@ -1,12 +1,15 @@
 // The loss scale, the sum over ranks, and the types of gradients on their way: the same bits under every strategy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "models/model.h"
 #include "support/expect_error.h"
+#include "support/temporary_folder.h"
 #include "train/engine_run.h"
+#include "train/run_output.h"
 
 namespace trireme::testing {
 namespace {
@@ -104,6 +107,43 @@ TEST(LossScaling, AtItsMinimumARunThatStillOverflowsEnds) {
   EXPECT_EQ(Error(1303, "", "").exit_code(), 93);
 }
 
+// fp16 as a configuration asks for it: the first scale is far too large, so the run begins with skipped steps.
+TEST(LossScaling, Fp16RunsFindTheirScaleUnderEveryStrategyAndResumeWithIt) {
+  const std::vector<std::string> fp16 = {"training.mixed_precision=fp16", "training.initial_scale_power=24",
+                                         "training.hysteresis=1", "training.loss_scale_window=3"};
+  const auto train = [](TinyRun run, const TemporaryFolder& folder) {
+    run.output_dir = folder.path() / "run";
+    return train_tiny(run);
+  };
+  const TinyRun base{.micro_batches = 5, .steps = 20};
+  const TemporaryFolder folder;
+  const TinyResult serial = train(with(base, "ddp", 1, fp16), folder);
+  std::vector<double> scales;
+  for (const nlohmann::json& step : records_of(folder.path() / "run", "")) scales.push_back(step.at("loss_scale"));
+  ASSERT_EQ(scales.size(), 20u);
+  EXPECT_EQ(scales[0], std::ldexp(1.0, 24));
+  EXPECT_LT(*std::min_element(scales.begin(), scales.end()), scales[0]) << "it fell";
+  bool rose = false;
+  for (std::size_t i = 1; i < scales.size(); ++i) rose = rose || scales[i] > scales[i - 1];
+  EXPECT_TRUE(rose);
+  EXPECT_LT(serial.losses.back(), serial.losses.front()) << "and it learnt";
+  for (const char* strategy : kStrategies) {
+    SCOPED_TRACE(strategy);
+    const TemporaryFolder whole, stopped;
+    const TinyResult same = train(with(base, strategy, 3, fp16), whole);
+    EXPECT_EQ(same.weights_digest, serial.weights_digest);
+    EXPECT_EQ(same.losses, serial.losses);
+    EXPECT_EQ(same.learning_rates, serial.learning_rates);
+    EXPECT_TRUE(same.all_ranks_equal);
+    TinyRun part = with(base, strategy, 2, fp16);
+    for (const std::int64_t stop : {4, 11}) {
+      part.stop_at = [stop](int, std::int64_t step) { return step == stop; };
+      EXPECT_TRUE(train(part, stopped).stopped);
+    }
+    EXPECT_EQ(train(with(base, strategy, 4, fp16), stopped).weights_digest, serial.weights_digest);
+  }
+}
+
 // gradient_allreduce_op sum: as a run on one rank whose loss is multiplied by the number of ranks.
 TEST(GradientSum, EqualsASerialRunScaledAlike) {
   const TinyRun base{.micro_batches = 5, .steps = 4};
@@ -127,6 +167,7 @@ TEST(GradientTypes, AreTheSameUnderEveryStrategy) {
   const std::string full = run_engines({.run = with(base, "ddp", 1)}).weights_digest;
   std::string before = full;
   for (const std::vector<std::string>& types : {std::vector<std::string>{"training.reduce_dtype=bf16"},
+                                                {"training.reduce_dtype=fp16"},
                                                 {"training.grad_accum_dtype=bf16"},
                                                 {"training.reduce_dtype=bf16", "training.grad_accum_dtype=bf16",
                                                  "training.optimizer=sgd", "training.momentum=0.9"}}) {
