@@ -36,8 +36,7 @@ TEST(Complaints, AMisspeltKeyIsAnErrorThatNamesTheRightOne) {
 
 // DS#3228, bigcode-project/starcoder#41: the batch was checked against one process where there were eight.
 TEST(Complaints, BatchArithmeticKnowsTheRanksAndNamesAllFactors) {
-  const TinyRun run{.micro_batches = 4, .micro_batch_size = 2};
-  const config::Plan plan = tiny_plan(with(run, {"output_dir=run"}));
+  const config::Plan plan = tiny_plan({.micro_batches = 4, .micro_batch_size = 2, .output_dir = "run"});
   EXPECT_EQ(train::resolve(plan, {257, 1000}, 4, std::nullopt).engine.split.rounds(), 1);
   const std::string text = expect_error(2210, [&] { train::resolve(plan, {257, 1000}, 8, std::nullopt); });
   EXPECT_NE(text.find("global batch 8 = micro_batch_size 2 x 4 micro-batches: too few for 8 ranks"), std::string::npos)
