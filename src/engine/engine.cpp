@@ -23,6 +23,9 @@ struct Engine::Bound {
   std::vector<GradientPlace> gradients;
   std::vector<std::pair<int, std::byte*>> fresh_slots;  // (group, slot) that this instruction overwrites
   std::byte *saved = nullptr, *workspace = nullptr, *slot = nullptr, *gathered = nullptr;
+  // offload, fetch, gather; step: the sum that it reads and where the units' weights go
+  std::byte *source = nullptr, *target = nullptr;
+  std::size_t copied_bytes = 0;
 };
 
 namespace {
@@ -65,6 +68,8 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank()),
              options.accumulator_dtype),
       arena_(plan_.arena_bytes),
+      host_arena_(plan_.host_arena_bytes),
+      copy_threads_(kernels::num_threads()),
       reduce_types_(reduce_types(chain, options)),
       loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
@@ -112,9 +117,9 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
   Bound bound;
   std::vector<std::byte*> slots(plan_.groups.size(), nullptr), whole(plan_.groups.size(), nullptr);
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
-    if (!plan_.chain.groups[group].shards_parameters) whole[group] = state_.weights(group);
+    if (!plan_.chain.groups[group].is_gathered()) whole[group] = state_.weights(group);
   }
-  const auto place = [&](int buffer) { return arena_.at(program.buffers[buffer].offset); };
+  const auto place = [&](int buffer) { return address_of(program.buffers[buffer]); };
   const auto views = [&](const schedule::Buffer& buffer, std::byte* data) {
     return boundary_views(chain_.units[buffer.unit]->output(options_.micro_batch), data);
   };
@@ -136,7 +141,9 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
     if (buffer.kind == BufferKind::gradient_slot) slots[buffer.group] = place(index);
     if (buffer.kind == BufferKind::gathered) bound.gathered = place(index);
   }
-  if (instruction.unit < 0) return bound;
+  bind_copies(program, instruction, bound);
+  const bool is_unit_work = instruction.unit >= 0 && bound.copied_bytes == 0;
+  if (!is_unit_work) return bound;
   for (const int parameter : chain_.units[instruction.unit]->parameters()) {
     bound.parameters.push_back(state_.view(parameter, whole[state_.place(parameter).group]));
   }
@@ -160,6 +167,25 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
     bound.gradients.push_back({Tensor(data, chain_.compute_dtype, {spec.rows, spec.columns}), adds_to_it});
   }
   return bound;
+}
+
+void Engine::bind_copies(const schedule::Program& program, const Instruction& instruction, Bound& bound) const {
+  const bool copies = instruction.op == Op::offload || instruction.op == Op::fetch;
+  if (!copies && instruction.op != Op::gather && instruction.op != Op::step) return;
+  const schedule::Buffer& source = program.buffers[instruction.reads.front()];
+  const schedule::Buffer& target = program.buffers[instruction.writes.back()];
+  bound.source = address_of(source);
+  bound.target = address_of(target);
+  // Of what is whole on one side and a slice on the other, the slice.
+  if (copies) bound.copied_bytes = static_cast<std::size_t>(std::min(source.bytes, target.bytes));
+}
+
+// Of a group's persistent buffers, what this rank updates.
+std::byte* Engine::address_of(const schedule::Buffer& buffer) const {
+  if (buffer.kind == BufferKind::accumulator) return state_.updated_accumulator(buffer.group);
+  if (buffer.kind == BufferKind::sum_copy) return state_.sum_copy(buffer.group);
+  if (schedule::is_persistent(buffer.kind)) return state_.updated_weights(buffer.group);
+  return (buffer.tier == schedule::Tier::host ? host_arena_ : arena_).at(buffer.offset);
 }
 
 StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
@@ -209,7 +235,9 @@ void Engine::run(int program, int index) {
     case Op::release: return;
     case Op::report: return run_report();
     case Op::norm: return run_norm();
-    case Op::step: return run_step(instruction);
+    case Op::step: return run_step(instruction, bound);
+    case Op::offload:
+    case Op::fetch: return run_copy(bound);
   }
 }
 
@@ -234,6 +262,8 @@ StepReport::Seconds Engine::sum_of_seconds() const {
       case Op::reduce:
       case Op::accumulate:
       case Op::report: sum.reduce += seconds; break;
+      case Op::offload:
+      case Op::fetch: sum.copy += seconds; break;
       case Op::release: break;
     }
   }
@@ -317,14 +347,19 @@ void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
 
 void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
   failpoint("engine.gather", comm_.rank());
-  gather_weights(instruction.group, bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group));
+  gather_weights(instruction.group, bound.source,
+                 bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group));
+}
+
+void Engine::run_copy(const Bound& bound) {
+  std::memcpy(bound.target, bound.source, bound.copied_bytes);
 }
 
 // This rank's slice and those of the others.
-void Engine::gather_weights(int group, std::byte* whole) {
+void Engine::gather_weights(int group, const std::byte* slice, std::byte* whole) {
   comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
   const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
-  gather_slices(ranks, state_.updated_weights(group), whole, bytes);
+  gather_slices(ranks, slice, whole, bytes);
 }
 
 void Engine::run_report() {
@@ -384,22 +419,30 @@ void Engine::run_norm() {
   own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
 }
 
-void Engine::run_step(const Instruction& instruction) {
-  if (update_.skips) return;
+void Engine::run_step(const Instruction& instruction, const Bound& bound) {
   const int g = instruction.group;
   const StorageGroup& group = plan_.groups[g];
+  const bool on_host = instruction.lane == schedule::Lane::copy;
+  if (!on_host && update_.skips) return;  // on the host the weights are fetched all the same
+  if (on_host) kernels::set_num_threads(copy_threads_);
+  // One that does not wait runs beside REPORT, which writes update_.
+  const Update update = on_host && plan_.steps_early()
+                            ? Update{step_options_.learning_rate, step_options_.step, 1.0 / report_.loss_scale}
+                            : update_;
   const kernels::OptimizerArguments arguments =
-      optim::arguments_of(options_.optimizer, update_.learning_rate, update_.step, update_.gradient_scale, group.decay);
+      optim::arguments_of(options_.optimizer, update.learning_rate, update.step, update.gradient_scale, group.decay);
   const std::int64_t numel = state_.updated(g).size();
   float* master = state_.updated_data(StateKind::master, g);
   const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
   float *m = state_.updated_data(StateKind::first, g), *v = state_.updated_data(StateKind::second, g);
-  for_each_block(numel, state_.updated_accumulator(g), state_.accumulator_dtype(),
-                 [&](std::int64_t first, const float* gradient, std::int64_t count) {
-                   const auto at = [&](float* array) { return array == nullptr ? nullptr : array + first; };
-                   kernel(count, arguments, master + first, at(m), at(v), gradient);
-                 });
-  state_.cast_weights(g);
+  if (!update.skips) {
+    for_each_block(numel, bound.source, state_.accumulator_dtype(),
+                   [&](std::int64_t first, const float* gradient, std::int64_t count) {
+                     const auto at = [&](float* array) { return array == nullptr ? nullptr : array + first; };
+                     kernel(count, arguments, master + first, at(m), at(v), gradient);
+                   });
+  }
+  state_.write_weights(g, bound.target);
 }
 
 }  // namespace trireme::engine

@@ -41,9 +41,13 @@ struct EngineOptions {
   std::int64_t reuse_distance = 0;  // elements; see schedule::Options
   std::int64_t max_live = 0;        // elements, 0: no bound
   int gradient_slots = 2;
-  bool overlap = true;      // of lanes; and where ranks update slices, of STEP and its gathers with the next forward
-  int recompute_every = 0;  // every k-th of the units that keep something runs its forward again instead; 0: none
-  bool measures = false;    // StepReport::seconds
+  bool overlap = true;  // of lanes; and of STEP with the next forward, where ranks update slices, or on the host
+  // In host memory: the optimizer's state with the masters, which is then updated there; with it the weights, where
+  // parameters are sharded or one rank has all; the inputs of units that recompute, but the last one's, which is needed
+  // at once.
+  bool offload_optimizer = false, offload_parameters = false, offload_inputs = false;
+  int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
+  bool measures = false;         // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
   optim::LossScaleOptions loss_scale{.fixed = 1};
@@ -63,10 +67,16 @@ struct StepPlan {
   const schedule::Program& program() const { return programs.front(); }  // of most steps
   const schedule::Program& program(schedule::Pass pass) const { return programs[index_of(pass)]; }
   std::size_t index_of(schedule::Pass pass) const;
-  std::int64_t persistent_bytes = 0;
+  std::int64_t persistent_bytes = 0, host_persistent_bytes = 0;
   std::int64_t arena_bytes = 0;  // of the programs' arena, or of an evaluation where that takes more
-  std::map<std::string, std::int64_t> memory_by_owner;  // "weights", "optimizer state", ..., bytes of this rank
+  std::int64_t host_arena_bytes = 0;
+  std::int64_t device_bytes() const { return persistent_bytes + arena_bytes; }
+  std::int64_t host_bytes() const { return host_persistent_bytes + host_arena_bytes; }
+  // "weights", "optimizer state", ..., bytes of this rank on the device and in host memory.
+  std::map<std::string, std::int64_t> memory_by_owner, host_memory_by_owner;
   bool overlaps_steps() const { return programs.size() > 1; }
+  // Groups are updated before the norm is known: a step that it ends has changed some of them.
+  bool steps_early() const;
   bool has_sharded_parameters() const;
   bool updates_slices() const;  // each rank's own
 };
@@ -98,9 +108,10 @@ struct StepReport {
   schedule::Pass pass = schedule::Pass::closed;
   std::vector<schedule::Span> spans;  // of plan().program(pass)'s instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
-  // beside the others, and `waiting` is the compute lane's time in no instruction.
+  // beside the others, as do copy and, of what is in host memory, step; `waiting` is the compute lane's time in no
+  // instruction.
   struct Seconds {
-    double forward = 0, recompute = 0, backward = 0, step = 0, gather = 0, reduce = 0, waiting = 0;
+    double forward = 0, recompute = 0, backward = 0, step = 0, gather = 0, reduce = 0, copy = 0, waiting = 0;
   };
   std::optional<Seconds> seconds;
 };
@@ -119,8 +130,9 @@ class Engine {
   ModelState& state();
 
   // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Gradients that are not
-  // finite leave weights and optimizer state untouched: they are Error TR1302, or where EngineOptions::skips_non_finite
-  // a report with non_finite, after which the loss scale falls; TR1303 (no progress) where it is at its minimum.
+  // finite leave weights and optimizer state untouched (unless plan().steps_early()): they are Error TR1302, or where
+  // EngineOptions::skips_non_finite a report with non_finite, after which the loss scale falls; TR1303 (no progress)
+  // where it is at its minimum.
   StepReport step(std::span<const Batch> batches, const StepOptions& options);
 
   // Forward and loss only. Where is_sharded(), a collective: every rank calls it as often as the others, and one that
@@ -139,6 +151,9 @@ class Engine {
   // or in storage: where ranks hold slices, which makes it a collective, or of ModelState::is_rounded().
   std::span<const float> gather_state(StateKind kind, int group, std::vector<float>& storage);
 
+  // What this rank has mapped for the model and the step; on each tier as plan() says.
+  std::int64_t allocated_bytes(schedule::Tier tier) const;
+
  private:
   struct Bound;  // an instruction's views, resolved once
   void run(int program, int instruction);
@@ -149,12 +164,16 @@ class Engine {
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
   void run_report();
   void run_norm();
-  void run_step(const schedule::Instruction& instruction);
+  void run_step(const schedule::Instruction& instruction, const Bound& bound);
+  void run_copy(const Bound& bound);
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Program& program, const schedule::Instruction& instruction) const;
+  void bind_copies(const schedule::Program& program, const schedule::Instruction& instruction, Bound& bound) const;
+  std::byte* address_of(const schedule::Buffer& buffer) const;
+  void gather_weights(int group, const std::byte* slice, std::byte* whole);
+  const std::byte* fetch_to(std::byte* whole, int group) const;
   bool is_read_after(int unit, int parameter) const;
-  void gather_weights(int group, std::byte* whole);
   void make_subsets();
   void set_norm(double squares);
   void on_non_finite(std::int64_t logical_tensor, int rank);
@@ -174,7 +193,8 @@ class Engine {
   std::unique_ptr<comm::Communicator> shards_, replicas_;  // subsets of comm_; null where they are all of it
   StepPlan plan_;
   ModelState state_;
-  Memory arena_;
+  Memory arena_, host_arena_;
+  const int copy_threads_;                 // of STEP on the copy lane
   std::vector<std::vector<Bound>> bound_;  // per program
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>
       gaps_;  // per group: element ranges that no parameter covers

@@ -13,15 +13,17 @@ namespace trireme::engine {
 // The unit's parameters, whole.
 std::vector<Tensor> Engine::gather_unit(std::size_t unit, Gathered& gathered) {
   const std::vector<int>& reads = plan_.chain.units[unit].reads;
-  const auto is_sharded = [&](int group) { return plan_.chain.groups[group].shards_parameters; };
+  const auto is_elsewhere = [&](int group) { return plan_.chain.groups[group].is_gathered(); };
   std::vector<std::byte*>& whole = gathered.groups;
-  const auto is_there = [&](int group) { return !is_sharded(group) || whole[group] != nullptr; };
+  const auto is_there = [&](int group) { return !is_elsewhere(group) || whole[group] != nullptr; };
   if (!std::all_of(reads.begin(), reads.end(), is_there)) {
     std::fill(whole.begin(), whole.end(), nullptr);
     std::byte* next = gathered.memory;
     for (const int group : reads) {
-      if (!is_sharded(group)) continue;
-      gather_weights(group, next);
+      if (!is_elsewhere(group)) continue;
+      const schedule::GroupSpec& spec = plan_.chain.groups[group];
+      const std::byte* own = spec.weights_on_host ? fetch_to(next, group) : state_.weights(group);
+      if (spec.shards_parameters) gather_weights(group, own, next);
       whole[group] = next;
       next += plan_.groups[group].numel * size_of(chain_.compute_dtype);  // a multiple of 256 elements
     }
@@ -29,9 +31,19 @@ std::vector<Tensor> Engine::gather_unit(std::size_t unit, Gathered& gathered) {
   std::vector<Tensor> views;
   for (const int parameter : chain_.units[unit]->parameters()) {
     const int group = state_.place(parameter).group;
-    views.push_back(state_.view(parameter, is_sharded(group) ? whole[group] : state_.weights(group)));
+    views.push_back(state_.view(parameter, is_elsewhere(group) ? whole[group] : state_.weights(group)));
   }
   return views;
+}
+
+// What the rank keeps of the group on the host, to its place in the whole.
+const std::byte* Engine::fetch_to(std::byte* whole, int group) const {
+  const bool sharded = plan_.chain.groups[group].shards_parameters;
+  const std::int64_t bytes =
+      (sharded ? plan_.groups[group].slice_numel() : plan_.groups[group].numel) * size_of(chain_.compute_dtype);
+  std::byte* own = whole + (sharded ? plan_.options.slice_of(comm_.rank()) * bytes : 0);
+  std::memcpy(own, state_.weights(group), static_cast<std::size_t>(bytes));
+  return own;
 }
 
 LossResult Engine::evaluate(const Batch* batch) {
@@ -62,9 +74,12 @@ void Engine::on_non_finite(std::int64_t logical_tensor, int rank) {
     found.micro_batch_rank = found.micro_batch % options_.split.num_data_ranks;
   }
   if (!options_.skips_non_finite) {
-    throw Error(1302, place_of_step(), to_string(found) + "; weights and optimizer state are those of the step before",
-                "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often; "
-                "training.nonfinite_gradients=skip leaves such steps out");
+    throw Error(
+        1302, place_of_step(),
+        to_string(found) + (plan_.steps_early() ? "; some weights have been updated with it: go on from a checkpoint"
+                                                : "; weights and optimizer state are those of the step before"),
+        "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often; "
+        "training.nonfinite_gradients=skip leaves such steps out");
   }
   report_.non_finite = std::move(found);
 }
@@ -84,8 +99,13 @@ void Engine::refresh_weights() {
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     state_.cast_weights(group);
     const schedule::GroupSpec& spec = plan_.chain.groups[group];
-    if (spec.shards_optimizer && !spec.shards_parameters) gather_weights(group, state_.weights(group));
+    if (spec.updates_slice_of_whole()) gather_weights(group, state_.updated_weights(group), state_.weights(group));
   }
+}
+
+std::int64_t Engine::allocated_bytes(schedule::Tier tier) const {
+  const Memory& arena = tier == schedule::Tier::host ? host_arena_ : arena_;
+  return state_.allocated_bytes(tier) + arena.bytes();
 }
 
 std::span<const float> Engine::gather_state(StateKind kind, int group, std::vector<float>& storage) {

@@ -9,10 +9,16 @@ namespace trireme::engine {
 
 using schedule::kNumLanes;
 
+constexpr int kCallersLane = static_cast<int>(schedule::Lane::compute);
+
 Executor::Executor(std::span<const schedule::Program> programs, Run run, std::function<void()> on_failure)
     : run_(std::move(run)), on_failure_(std::move(on_failure)) {
   for (const schedule::Program& program : programs) programs_.push_back(lanes_of(program));
-  thread_ = std::thread([this] { reduce_thread(); });
+  for (int lane = 0; lane < kNumLanes; ++lane) {
+    const bool is_used = std::any_of(programs_.begin(), programs_.end(),
+                                     [&](const Lanes& lanes) { return !lanes[lane].instructions.empty(); });
+    if (lane != kCallersLane && is_used) threads_.emplace_back([this, lane] { lane_thread(lane); });
+  }
 }
 
 Executor::Lanes Executor::lanes_of(const schedule::Program& program) {
@@ -41,7 +47,7 @@ Executor::~Executor() {
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  for (std::thread& thread : threads_) thread.join();
 }
 
 void Executor::run(int program, std::span<schedule::Span> record) {
@@ -52,17 +58,17 @@ void Executor::run(int program, std::span<schedule::Span> record) {
     if (!record_.empty()) start_ = std::chrono::steady_clock::now();
     TRIREME_CHECK(failure_ == nullptr, "an executor that failed was asked to run again");
     for (Lane& lane : lanes()) lane.completed = 0;
-    reduce_drained_ = false;
+    running_ = static_cast<int>(threads_.size());
     ++generation_;
   }
   changed_.notify_all();
-  run_lane(lanes()[static_cast<int>(schedule::Lane::compute)]);
+  run_lane(lanes()[kCallersLane]);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return reduce_drained_; });
+  changed_.wait(lock, [this] { return running_ == 0; });
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 
-void Executor::reduce_thread() {
+void Executor::lane_thread(int lane) {
   int seen = 0;
   while (true) {
     {
@@ -71,10 +77,10 @@ void Executor::reduce_thread() {
       if (stop_) return;
       seen = generation_;
     }
-    run_lane(lanes()[static_cast<int>(schedule::Lane::reduce)]);
+    run_lane(lanes()[lane]);
     {
       const std::lock_guard lock(mutex_);
-      reduce_drained_ = true;
+      --running_;
     }
     changed_.notify_all();
   }

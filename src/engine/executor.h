@@ -1,7 +1,7 @@
 // Runs lowered programs, one at a time: each lane in issue order, an instruction once its waits have completed.
 //
-// The compute lane runs on the thread that calls run(), the reduce lane on a thread of the executor's own, for its
-// whole life. Knows order only; what an instruction does is the caller's function.
+// The compute lane runs on the thread that calls run(), every other lane that a program uses on a thread of the
+// executor's own, for its whole life. Knows order only; what an instruction does is the caller's function.
 #pragma once
 #include <array>
 #include <chrono>
@@ -23,7 +23,7 @@ class Executor {
   using Run = std::function<void(int program, int instruction)>;
 
   // on_failure is called once, from the failing lane's thread, when an instruction
-  // throws: it frees the other lane from a collective that will not complete.
+  // throws: it frees the other lanes from a collective that will not complete.
   Executor(std::span<const schedule::Program> programs, Run run, std::function<void()> on_failure);
   ~Executor();
   Executor(const Executor&) = delete;
@@ -46,7 +46,7 @@ class Executor {
   Lanes& lanes() { return programs_[static_cast<std::size_t>(program_)]; }
   void run_lane(Lane& lane);
   void run_instruction(int index);
-  void reduce_thread();
+  void lane_thread(int lane);
   bool wait_for(const std::array<int, schedule::kNumLanes>& counts);  // false: some lane failed
   void fail();
 
@@ -58,10 +58,11 @@ class Executor {
   std::condition_variable changed_;
   std::exception_ptr failure_;
   int generation_ = 0;
-  bool reduce_drained_ = true, stop_ = false;
+  int running_ = 0;  // lanes with a thread that have not drained
+  bool stop_ = false;
   std::span<schedule::Span> record_;
   std::chrono::steady_clock::time_point start_;  // of the pass that is recorded
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace trireme::engine

@@ -19,21 +19,22 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
       slice_(slice),
       accumulator_dtype_(accumulator_dtype),
       names_(optim::optimizer_of(optimizer).state),
-      memory_(program.persistent_bytes),
+      device_(program.persistent_bytes),
+      host_(program.host_persistent_bytes),
       places_(groups.size(), Place{}),
       parameter_places_(chain.parameters.size()) {
   for (std::size_t i = 0; i <= names_.size(); ++i) kinds_.push_back(static_cast<StateKind>(i));
   for (const schedule::Buffer& buffer : program.buffers) {
     if (buffer.group < 0 || !schedule::is_persistent(buffer.kind)) continue;
     Place& place = places_[buffer.group];
-    std::byte* data = memory_.at(buffer.offset);
+    std::byte* data = memory_of(buffer.tier).at(buffer.offset);
     const std::int64_t numel = updated(buffer.group).size();
     if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice) {
       place.weights = data;
-      if (weights_are_master()) place.master = reinterpret_cast<float*>(data);
+      if (weights_are_master(buffer.group)) place.master = reinterpret_cast<float*>(data);
     } else if (buffer.kind == BufferKind::state) {
       auto* state = reinterpret_cast<float*>(data);
-      if (!weights_are_master()) {
+      if (!weights_are_master(buffer.group)) {
         place.master = state;
         state += numel;
       }
@@ -41,6 +42,8 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
       if (names_.size() > 1) place.second = state + numel;
     } else if (buffer.kind == BufferKind::accumulator) {
       place.accumulator = data;
+    } else if (buffer.kind == BufferKind::sum_copy) {
+      place.sum_copy = data;
     }
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -73,8 +76,14 @@ Range ModelState::updated(int group) const {
 Range ModelState::held(StateKind kind, int group) const {
   const schedule::GroupSpec& spec = spec_.groups[group];
   if (kind != StateKind::master) return spec.trainable ? updated(group) : Range{};
-  if (!weights_are_master() && spec.trainable) return updated(group);
+  if (!weights_are_master(group) && spec.trainable) return updated(group);
   return spec.shards_parameters ? slice_of(group) : Range{0, groups_[group].numel};
+}
+
+// As Options::has_own_master() plans it.
+bool ModelState::weights_are_master(int group) const {
+  const schedule::GroupSpec& spec = spec_.groups[group];
+  return chain_.compute_dtype == DType::f32 && (!spec.state_on_host || spec.weights_on_host);
 }
 
 Range ModelState::slice_of(int group) const {
@@ -148,10 +157,14 @@ void ModelState::initialize(std::uint64_t seed) {
 }
 
 void ModelState::cast_weights(int group) {
-  if (weights_are_master() || is_rounded(group)) return;
+  if (!is_rounded(group)) write_weights(group, updated_weights(group));
+}
+
+void ModelState::write_weights(int group, std::byte* target) const {
+  if (weights_are_master(group)) return;
   dispatch(chain_.compute_dtype, [&]<class T>(T) {
     kernels::table<T>().cast_from_float(updated(group).size(), updated_data(StateKind::master, group),
-                                        reinterpret_cast<T*>(updated_weights(group)));
+                                        reinterpret_cast<T*>(target));
   });
 }
 

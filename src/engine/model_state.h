@@ -33,8 +33,8 @@ enum class StateKind : std::uint8_t { master, first, second };
 
 class ModelState {
  public:
-  // Allocates what `program` plans as persistent; the optimizer's arrays are as before its first step. slice: which of
-  // the groups' num_slices is this rank's. chain, groups and spec must outlive this.
+  // Allocates what `program` plans as persistent, on both tiers; the optimizer's arrays are as before its first step.
+  // slice: which of the groups' num_slices is this rank's. chain, groups and spec must outlive this.
   ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
              const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
              DType accumulator_dtype = DType::f32);
@@ -45,14 +45,15 @@ class ModelState {
 
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
-  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). Masters beside 16-bit weights:
-  // the same. Those that units read, fp32's and a frozen group's: all of them, or a slice where parameters are sharded.
+  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). Masters beside 16-bit weights,
+  // and on the host beside weights on the device: the same. Those that units read, other ones of fp32 and a frozen
+  // group's: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
   // fp32; element held().begin. Null for a kind that is not there, and for the masters of a group that is_rounded().
   float* data(StateKind kind, int group) const;
   // Frozen where units compute in less than fp32: nothing is added to it, so it has no master. What units read is all
   // there is, rounded once when it was loaded or drawn, and what a checkpoint gets.
-  bool is_rounded(int group) const { return !weights_are_master() && !spec_.groups[group].trainable; }
+  bool is_rounded(int group) const { return !weights_are_master(group) && !spec_.groups[group].trainable; }
   // What is held of a kind, in the state itself or, of a group that is_rounded(), in storage.
   std::span<const float> read(StateKind kind, int group, std::vector<float>& storage) const;
   // The element updated().begin, or null.
@@ -62,8 +63,10 @@ class ModelState {
   std::byte* accumulator(int group) const { return places_[group].accumulator; }
   std::byte* updated_accumulator(int group) const;
   DType accumulator_dtype() const { return accumulator_dtype_; }
-  // What units read, in the compute dtype (the masters themselves in fp32): all of it, or where parameters are sharded
-  // this rank's slice.
+  // Of updated_accumulator(), where the state is on the host, what was copied there for STEP.
+  std::byte* sum_copy(int group) const { return places_[group].sum_copy; }
+  // What units read, in the compute dtype (in fp32 mostly the masters themselves): all of it, or where parameters are
+  // sharded this rank's slice; where they are on the host, what is fetched from there.
   std::byte* weights(int group) const { return places_[group].weights; }
   std::byte* updated_weights(int group) const;
 
@@ -76,6 +79,8 @@ class ModelState {
   void initialize(std::uint64_t seed);
   // The units' copies of what this rank updates of a group, from the masters; nothing where there are none.
   void cast_weights(int group);
+  // The same to another place, of a trainable group.
+  void write_weights(int group, std::byte* target) const;
 
   // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element,
   // which may be written (of a group that is_rounded() a copy, whose values go back when the group is done).
@@ -89,15 +94,18 @@ class ModelState {
   };
   void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
 
+  std::int64_t allocated_bytes(schedule::Tier tier) const { return memory_of(tier).bytes(); }
+
  private:
   struct Place {
     float *master, *first, *second;
-    std::byte *weights, *accumulator;
+    std::byte *weights, *accumulator, *sum_copy;
   };
   Range slice_of(int group) const;
   void fill_optimizer_state(float value) const;
   void write_rounded(int group, std::span<const float> values) const;
-  bool weights_are_master() const { return chain_.compute_dtype == DType::f32; }
+  bool weights_are_master(int group) const;
+  const Memory& memory_of(schedule::Tier tier) const { return tier == schedule::Tier::host ? host_ : device_; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;
   const schedule::ChainSpec& spec_;
@@ -105,7 +113,7 @@ class ModelState {
   DType accumulator_dtype_;
   std::span<const std::string_view> names_;  // of the optimizer's arrays
   std::vector<StateKind> kinds_;
-  Memory memory_;
+  Memory device_, host_;
   std::vector<Place> places_;
   std::vector<ParameterPlace> parameter_places_;
 };

@@ -21,7 +21,7 @@ double spared_flops(const Chain& chain, const Unit& unit, const BatchShape& shap
 }
 
 schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<StorageGroup>& groups, const BatchShape& shape,
-                                   int recompute_every) {
+                                   int recompute_every, bool offload_inputs) {
   schedule::ChainSpec spec;
   std::vector<int> group_of(chain.parameters.size(), -1);
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -52,6 +52,8 @@ schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<Storage
     out.forward_bytes_moved = forward.bytes_moved;
     out.backward_bytes_moved = backward.bytes_moved;
     if (out.saved_bytes > 0) out.recompute = recompute_every > 0 && keeping++ % recompute_every == 0;
+    // Between the forward of the last unit before the head and its recompute is only LOSS, beside which it is fetched.
+    out.input_on_host = offload_inputs && out.recompute && u > 0 && u + 2 < chain.units.size();
     spec.units.push_back(std::move(out));
   }
   return spec;
@@ -65,12 +67,23 @@ void shard(schedule::ChainSpec& chain, const EngineOptions& options) {
   }
 }
 
+// sharded: whether any group is. Where it is not, one rank has all.
+void offload(schedule::ChainSpec& chain, const EngineOptions& options, bool sharded) {
+  for (schedule::GroupSpec& group : chain.groups) {
+    const bool streams = sharded ? group.shards_parameters : group.numel >= options.persistence_threshold;
+    group.state_on_host = options.offload_optimizer && group.trainable;
+    group.weights_on_host = options.offload_parameters && streams;
+  }
+}
+
 std::string owner_of(schedule::BufferKind kind) {
   using enum schedule::BufferKind;
   switch (kind) {
     case weights:
     case weight_slice: return "weights";
     case gathered: return "gathered weights";
+    case weight_copy: return "weights between tiers";
+    case sum_copy: return "offloaded gradients";
     case state: return "optimizer state";
     case accumulator: return "gradient accumulators";
     case token_count:
@@ -86,9 +99,10 @@ std::string owner_of(schedule::BufferKind kind) {
   return "other";
 }
 
-// Persistent bytes by owner, and what lies in the arena at the moment when most of it is in use; the rest of the arena
-// is what placement could not avoid.
-std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& program, std::int64_t arena_bytes) {
+// Of a tier: persistent bytes by owner, and what lies in the arena at the moment when most of it is in use; the rest of
+// the arena is what placement could not avoid.
+std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& program, schedule::Tier tier,
+                                                    std::int64_t arena_bytes) {
   const int size = static_cast<int>(program.instructions.size());
   std::vector<std::pair<int, int>> life(program.buffers.size(), {size, -1});  // first and last instruction
   for (int i = 0; i < size; ++i) {
@@ -96,13 +110,12 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
       for (const int buffer : *list) life[buffer] = {std::min(life[buffer].first, i), i};
     }
   }
-  const auto is_live = [&](std::size_t buffer, int i) {
-    return !schedule::is_persistent(program.buffers[buffer].kind) && life[buffer].first <= i &&
-           i <= life[buffer].second;
+  const auto is_in_arena = [&](std::size_t buffer) {
+    return program.buffers[buffer].tier == tier && !schedule::is_persistent(program.buffers[buffer].kind);
   };
   std::vector<std::int64_t> change(static_cast<std::size_t>(size) + 1, 0);
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (schedule::is_persistent(program.buffers[b].kind) || life[b].second < 0) continue;
+    if (!is_in_arena(b) || life[b].second < 0) continue;
     change[life[b].first] += program.buffers[b].bytes;
     change[life[b].second + 1] -= program.buffers[b].bytes;
   }
@@ -118,7 +131,8 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
   std::map<std::string, std::int64_t> owners;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const schedule::Buffer& buffer = program.buffers[b];
-    if (schedule::is_persistent(buffer.kind) || is_live(b, peak)) owners[owner_of(buffer.kind)] += buffer.bytes;
+    const bool counts = is_in_arena(b) ? life[b].first <= peak && peak <= life[b].second : buffer.tier == tier;
+    if (counts) owners[owner_of(buffer.kind)] += buffer.bytes;
   }
   owners["arena beyond its peak use"] = arena_bytes - most;
   return owners;
@@ -130,7 +144,7 @@ std::int64_t evaluation_bytes(const Chain& chain, const StepPlan& plan, const Ba
   for (const schedule::UnitSpec& unit : plan.chain.units) {
     std::int64_t gathered = 0;
     for (const int group : unit.reads) {
-      if (!plan.chain.groups[group].shards_parameters) continue;
+      if (!plan.chain.groups[group].is_gathered()) continue;
       gathered += plan.groups[group].numel * size_of(chain.compute_dtype);
     }
     most = std::max(most, gathered);
@@ -150,6 +164,11 @@ std::size_t StepPlan::index_of(schedule::Pass pass) const {
 bool StepPlan::has_sharded_parameters() const {
   return std::any_of(chain.groups.begin(), chain.groups.end(),
                      [](const schedule::GroupSpec& group) { return group.shards_parameters; });
+}
+
+bool StepPlan::steps_early() const {
+  return !options.steps_wait && std::any_of(chain.groups.begin(), chain.groups.end(),
+                                            [](const schedule::GroupSpec& group) { return group.state_on_host; });
 }
 
 bool StepPlan::updates_slices() const {
@@ -181,7 +200,8 @@ void check_same_places(const StepPlan& plan) {
     for (std::size_t i = 0; i < program.buffers.size(); ++i) {
       const schedule::Buffer &buffer = program.buffers[i], &same = plan.program().buffers[i];
       if (!schedule::is_persistent(buffer.kind) || buffer.micro_batch >= 0) continue;
-      TRIREME_CHECK(buffer.kind == same.kind && buffer.group == same.group && buffer.offset == same.offset,
+      TRIREME_CHECK(buffer.tier == same.tier && buffer.kind == same.kind && buffer.group == same.group &&
+                        buffer.offset == same.offset,
                     "the passes of a step disagree on what outlives them");
     }
   }
@@ -208,8 +228,9 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
     unit_names.push_back(unit->name());
   }
   plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks, options.wrapping);
-  plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every);
+  plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every, options.offload_inputs);
   if (shards) shard(plan.chain, options);
+  offload(plan.chain, options, shards);
   const bool fp32 = chain.compute_dtype == DType::f32;
   const std::int64_t arrays = std::ssize(optim::optimizer_of(options.optimizer).state);
   plan.options = {.world_size = world_size,
@@ -221,6 +242,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .accumulator_element_bytes = size_of(options.accumulator_dtype),
                   .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
                   .weights_are_master = fp32,
+                  .steps_wait = options.gradient_clipping > 0 || options.skips_non_finite,
                   .overlap = options.overlap,
                   .gradient_slots = options.gradient_slots,
                   .gather_once = options.sharding.gather_once,
@@ -228,7 +250,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
                   .reuse_distance = options.reuse_distance,
                   .max_live = options.max_live};
   std::vector<schedule::Pass> passes{schedule::Pass::closed};
-  if (options.overlap && plan.updates_slices()) {
+  if (options.overlap && !plan.steps_early() && (plan.updates_slices() || options.offload_optimizer)) {
     passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};
   }
   for (const schedule::Pass pass : passes) {
@@ -236,11 +258,14 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
     plan.programs.push_back(proven_program(plan, rank));
     plan.persistent_bytes = std::max(plan.persistent_bytes, plan.programs.back().persistent_bytes);
     plan.arena_bytes = std::max(plan.arena_bytes, plan.programs.back().arena_bytes);
+    plan.host_persistent_bytes = std::max(plan.host_persistent_bytes, plan.programs.back().host_persistent_bytes);
+    plan.host_arena_bytes = std::max(plan.host_arena_bytes, plan.programs.back().host_arena_bytes);
   }
   plan.options.pass = passes.front();
   check_same_places(plan);
   plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
-  plan.memory_by_owner = memory_by_owner(plan.program(), plan.arena_bytes);
+  plan.memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::device, plan.arena_bytes);
+  plan.host_memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::host, plan.host_arena_bytes);
   return plan;
 }
 

@@ -1,39 +1,16 @@
 #include "schedule/build.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "layout/mesh.h"
 #include "schedule/build_check.h"
 #include "schedule/rank_classes.h"
+#include "schedule/visits.h"
 
 namespace trireme::schedule {
 namespace {
 
 constexpr std::int64_t kScalarBytes = 16;  // (sum, weight), (norm, clip factor), or a count and room
-
-// A unit at work in one round: forward, loss or backward. The same on all ranks, also on one without a micro-batch.
-struct Visit {
-  Op op = Op::forward;
-  int unit = -1, round = -1;
-};
-
-// Nothing below it is trained, so nothing there has a backward, nor keeps anything for one. At most the head.
-int lowest_trained(const ChainSpec& chain) {
-  const auto is_trained = [](const UnitSpec& unit) { return !unit.gradients.empty(); };
-  const auto found = std::find_if(chain.units.begin(), chain.units.end() - 1, is_trained);
-  return static_cast<int>(found - chain.units.begin());
-}
-
-std::vector<Visit> list_visits(int num_units, int num_rounds, int lowest) {
-  std::vector<Visit> visits;
-  for (int round = 0; round < num_rounds; ++round) {
-    for (int unit = 0; unit < num_units - 1; ++unit) visits.push_back({Op::forward, unit, round});
-    visits.push_back({Op::loss, num_units - 1, round});
-    for (int unit = num_units - 2; unit >= lowest; --unit) visits.push_back({Op::backward, unit, round});
-  }
-  return visits;
-}
 
 // Appends one rank's buffers and instructions in issue order.
 class Builder {
@@ -43,15 +20,14 @@ class Builder {
         options_(options),
         split_{options.num_micro_batches, options.world_size},
         lowest_trained_(lowest_trained(chain)),
-        visits_(list_visits(static_cast<int>(chain.units.size()), split_.rounds(), lowest_trained_)),
+        visits_(list_visits(chain, options, split_.rounds())),
         gathered_(chain.groups.size(), -1),
-        held_until_(chain.groups.size(), -1),
+        fetched_(chain.groups.size(), -1),
         steps_left_(chain.groups.size(), true) {
     program_.pass = options.pass;
     program_.rank = rank;
     program_.world_size = options.world_size;
     add_persistent_buffers();
-    find_needs();
   }
 
   Program build() {
@@ -71,27 +47,31 @@ class Builder {
   }
 
  private:
-  int add_buffer(BufferKind kind, int unit, int group, int micro_batch, std::int64_t bytes) {
+  int add_buffer(BufferKind kind, int unit, int group, int micro_batch, std::int64_t bytes, Tier tier = Tier::device) {
     if (bytes == 0) return -1;
-    program_.buffers.push_back({kind, unit, group, micro_batch, bytes});
+    program_.buffers.push_back({kind, unit, group, micro_batch, bytes, -1, tier});
     return static_cast<int>(program_.buffers.size()) - 1;
   }
 
   void add_persistent_buffers() {
     for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) {
       const GroupSpec& spec = chain_.groups[group];
-      const auto add = [&](BufferKind kind, std::int64_t element_bytes, bool sharded) {
+      const auto add = [&](BufferKind kind, std::int64_t element_bytes, bool sharded, bool on_host) {
         const std::int64_t numel = sharded ? spec.numel / options_.shard_ranks() : spec.numel;
-        return add_buffer(kind, -1, group, -1, numel * element_bytes);
+        return add_buffer(kind, -1, group, -1, numel * element_bytes, on_host ? Tier::host : Tier::device);
       };
       const bool slices = spec.shards_parameters;
-      weights_.push_back(
-          add(slices ? BufferKind::weight_slice : BufferKind::weights, options_.compute_element_bytes, slices));
-      state_.push_back(spec.trainable ? add(BufferKind::state, options_.state_bytes_per_element, spec.shards_optimizer)
-                                      : -1);
-      accumulators_.push_back(
-          spec.trainable ? add(BufferKind::accumulator, options_.accumulator_element_bytes, spec.shards_gradients)
+      weights_.push_back(add(slices ? BufferKind::weight_slice : BufferKind::weights, options_.compute_element_bytes,
+                             slices, spec.weights_on_host));
+      state_.push_back(
+          spec.trainable ? add(BufferKind::state, options_.state_bytes(spec), spec.shards_optimizer, spec.state_on_host)
                          : -1);
+      accumulators_.push_back(spec.trainable ? add(BufferKind::accumulator, options_.accumulator_element_bytes,
+                                                   spec.shards_gradients, false)
+                                             : -1);
+      sum_copies_.push_back(spec.state_on_host ? add(BufferKind::sum_copy, options_.accumulator_element_bytes,
+                                                     spec.shards_optimizer, true)
+                                               : -1);
     }
     token_count_ = add_buffer(BufferKind::token_count, -1, -1, -1, kScalarBytes);
     loss_table_ = add_buffer(BufferKind::losses, -1, -1, -1, kScalarBytes * options_.num_micro_batches);
@@ -110,110 +90,77 @@ class Builder {
     if (buffer >= 0) list.push_back(buffer);
   }
 
-  // next_use_[visit] holds, for each sharded group that the visit reads, the next visit that reads it.
-  void find_needs() {
-    const int count = static_cast<int>(visits_.size());
-    std::vector<int> next(chain_.groups.size(), count);
-    next_use_.resize(visits_.size());
-    for (int visit = count - 1; visit >= 0; --visit) {
-      for (const int group : chain_.units[visits_[visit].unit].reads) {
-        if (!chain_.groups[group].shards_parameters) continue;
-        next_use_[visit].emplace_back(group, next[group]);
-        next[group] = visit;
-      }
-    }
-  }
-
   // Before a unit's weights are gathered or read.
   void step_for(int visit) {
     for (const int group : chain_.units[visits_[visit].unit].reads) add_step(group);
   }
 
-  // What the visit reads and its next ones will. Those to come wait where they do not fit beside what is there.
+  // What this visit and those to come read; then on their way what the next visit gathers, so that both links work.
   void gather_for(int index) {
-    const int last = std::min(index + options_.gather_ahead, static_cast<int>(visits_.size()) - 1);
-    for (int visit = index; visit <= last; ++visit) {
-      if (begins_with_steps(options_.pass)) step_for(visit);
-      for (const auto& [group, next] : next_use_[visit]) {
-        if (gathered_[group] >= 0) continue;
-        if (visit > index && !fits(group, index, visit)) return;
-        gather(group, visit);
+    if (index == 0) fetch_slices_for(0);
+    for (const Ahead& ahead : visits_[index].gathers) {
+      if (begins_with_steps(options_.pass)) step_for(ahead.visit);
+      for (const int group : ahead.groups) gather(group);
+    }
+    if (index + 1 < static_cast<int>(visits_.size())) fetch_slices_for(index + 1);
+  }
+
+  void gather(int group) {
+    const GroupSpec& spec = chain_.groups[group];
+    gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, spec.numel * options_.compute_element_bytes);
+    if (spec.shards_parameters) {
+      add_gather(group, spec.weights_on_host ? fetched_[group] : weights_[group], gathered_[group]);
+    } else {
+      add_copy(Op::fetch, group, weights_[group], gathered_[group]);
+    }
+  }
+
+  void fetch_slices_for(int index) {
+    for (const Ahead& ahead : visits_[index].gathers) {
+      for (const int group : ahead.groups) {
+        const GroupSpec& spec = chain_.groups[group];
+        if (!spec.weights_on_host || !spec.shards_parameters) continue;
+        if (begins_with_steps(options_.pass)) add_step(group);
+        fetched_[group] = add_weight_copy(group, Tier::device);
+        add_copy(Op::fetch, group, weights_[group], fetched_[group]);
       }
     }
   }
 
-  void gather(int group, int visit) {
-    held_until_[group] = visit;
-    const std::int64_t numel = chain_.groups[group].numel;
-    gathered_[group] = add_buffer(BufferKind::gathered, -1, group, -1, numel * options_.compute_element_bytes);
-    add_gather(group, gathered_[group]);
-  }
-
-  // Whether a group may be there from one visit to another: with what is held then and what each of them reads it keeps
-  // max_live, unless a visit's own need is larger, beside which nothing else is held.
-  bool fits(int group, int from, int until) const {
-    if (options_.max_live == 0) return true;
-    for (int visit = from; visit <= until; ++visit) {
-      std::vector<bool> live(chain_.groups.size(), false);
-      for (const auto& [read, next] : next_use_[visit]) live[read] = true;
-      const std::int64_t needed = elements_of(live);
-      for (std::size_t other = 0; other < live.size(); ++other) {
-        if (gathered_[other] >= 0 && held_until_[other] >= visit) live[other] = true;
-      }
-      live[group] = true;
-      if (elements_of(live) > std::max(options_.max_live, needed)) return false;
-    }
-    return true;
-  }
-
-  std::int64_t elements_of(const std::vector<bool>& groups) const {
-    std::int64_t elements = 0;
-    for (std::size_t group = 0; group < groups.size(); ++group) {
-      if (groups[group]) elements += chain_.groups[group].numel;
-    }
-    return elements;
-  }
-
-  void add_gather(int group, int target) {
+  void add_gather(int group, int source, int target) {
     Instruction& gather = emit(Op::gather, Scope::shards);
     gather.group = group;
     gather.participants = options_.shard_ranks();
     gather.element_count = chain_.groups[group].numel;
-    gather.reads = {weights_[group]};
+    gather.reads = {source};
     gather.writes = {target};
   }
 
-  // Elements of other sharded groups that are needed between two visits.
-  std::int64_t elements_between(int visit, int next, int group) const {
-    std::int64_t elements = 0;
-    std::vector<bool> seen(chain_.groups.size(), false);
-    for (int between = visit + 1; between < next; ++between) {
-      for (const auto& [other, ignored] : next_use_[between]) {
-        if (other == group || seen[other]) continue;
-        seen[other] = true;
-        elements += chain_.groups[other].numel;
-      }
-    }
-    return elements;
+  Instruction& add_copy(Op op, int group, int source, int target) {
+    Instruction& copy = emit(op);
+    copy.lane = Lane::copy;
+    copy.group = group;
+    copy.reads = {source};
+    copy.writes = {target};
+    return copy;
   }
 
-  bool stays_gathered(int visit, int next, int group) const {
-    if (next == static_cast<int>(visits_.size()) || !fits(group, visit + 1, next)) return false;
-    if (options_.gather_once || next <= visit + options_.gather_ahead) return true;
-    const std::int64_t between = elements_between(visit, next, group);
-    return between == 0 || between < options_.reuse_distance;
+  void copy_input(Op op, int unit, int micro_batch) {
+    const Tier target = op == Op::offload ? Tier::host : Tier::device;
+    const int source = std::exchange(
+        activations_[unit - 1],
+        add_buffer(BufferKind::activation, unit - 1, -1, micro_batch, chain_.units[unit - 1].output_bytes, target));
+    Instruction& copy = add_copy(op, -1, source, activations_[unit - 1]);
+    copy.unit = unit;
+    copy.micro_batch = micro_batch;
+    copy.round = micro_batch / options_.world_size;
   }
 
   void release_after(int visit) {
-    for (const auto& [group, next] : next_use_[visit]) {
-      if (stays_gathered(visit, next, group)) {
-        held_until_[group] = next;
-        continue;
-      }
+    for (const int group : visits_[visit].releases) {
       Instruction& release = emit(Op::release);
       release.group = group;
       release.writes = {gathered_[group]};
-      gathered_[group] = -1;
     }
   }
 
@@ -224,6 +171,9 @@ class Builder {
     if (visit.unit == 0 && (visit.op == Op::forward || head == 0)) begin_round();
     gather_for(index);
     if (micro_batch >= 0) {
+      // Ahead by one unit, whose backward the copy runs beside.
+      const bool fetches = visit.op != Op::forward && visit.unit > lowest_trained_;
+      if (fetches && chain_.units[visit.unit - 1].input_on_host) copy_input(Op::fetch, visit.unit - 1, micro_batch);
       switch (visit.op) {
         case Op::forward: add_forward(visit.unit, micro_batch); break;
         case Op::loss: add_loss(micro_batch); break;
@@ -254,7 +204,7 @@ class Builder {
     instruction.micro_batch = micro_batch;
     instruction.round = micro_batch / options_.world_size;
     for (const int group : chain_.units[unit].reads) {
-      instruction.reads.push_back(chain_.groups[group].shards_parameters ? gathered_[group] : weights_[group]);
+      instruction.reads.push_back(chain_.groups[group].is_gathered() ? gathered_[group] : weights_[group]);
     }
     return instruction;
   }
@@ -265,8 +215,11 @@ class Builder {
 
   void add_forward(int unit, int micro_batch) {
     const UnitSpec& spec = chain_.units[unit];
+    const int input = unit > 0 ? activations_[unit - 1] : -1;
+    // FORWARD reads it beside the copy.
+    if (spec.input_on_host && unit >= lowest_trained_) copy_input(Op::offload, unit, micro_batch);
     Instruction& forward = emit_unit(Op::forward, unit, micro_batch);
-    if (unit > 0) append(forward.reads, activations_[unit - 1]);
+    append(forward.reads, input);
     activations_[unit] = add_buffer(BufferKind::activation, unit, -1, micro_batch, spec.output_bytes);
     const bool keeps = !spec.recompute && unit >= lowest_trained_;
     if (keeps) saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
@@ -371,6 +324,7 @@ class Builder {
       if (!alone && last && !spec.shards_optimizer) add_reduce(ReduceKind::all_reduce, Scope::world, group, round);
     }
     if (last && options_.replicas > 1) add_reduce(ReduceKind::sum_replicas, Scope::replicas, group, round);
+    if (last && spec.state_on_host) offload_sum(group);
   }
 
   void add_norm() {
@@ -388,6 +342,20 @@ class Builder {
     report.writes = {loss_table_, gradient_norm_};
   }
 
+  // As soon as the sum is there, beside the rest of the backward; the update with it where it waits for nothing.
+  void offload_sum(int group) {
+    add_copy(Op::offload, group, accumulators_[group], sum_copies_[group]);
+    if (!options_.steps_wait) update(group);
+  }
+
+  // Of what this rank updates: where parameters are sharded too, that is the slice which it keeps, also of frozen ones.
+  int add_weight_copy(int group, Tier tier) {
+    const GroupSpec& spec = chain_.groups[group];
+    const std::int64_t numel =
+        spec.numel / (spec.shards_optimizer || spec.shards_parameters ? options_.shard_ranks() : 1);
+    return add_buffer(BufferKind::weight_copy, -1, group, -1, numel * options_.compute_element_bytes, tier);
+  }
+
   void add_steps() {
     for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) add_step(group);
   }
@@ -397,15 +365,28 @@ class Builder {
     const GroupSpec& spec = chain_.groups[group];
     if (!spec.trainable || !steps_left_[group]) return;
     steps_left_[group] = false;
-    const bool slice_of_whole = spec.shards_optimizer && !spec.shards_parameters;
+    if (options_.steps_wait || !spec.state_on_host) update(group);
+    if (spec.updates_slice_of_whole()) add_gather(group, weights_[group], weights_[group]);
+  }
+
+  // On the tier of the state; the weights go where they are kept.
+  void update(int group) {
+    const GroupSpec& spec = chain_.groups[group];
+    const bool on_host = spec.state_on_host, fetches = on_host && !spec.weights_on_host;
+    const int target = fetches ? add_weight_copy(group, Tier::host) : weights_[group];
     Instruction& step = emit(Op::step);
+    if (on_host) step.lane = Lane::copy;
     step.group = group;
-    step.reads = {accumulators_[group], gradient_norm_};
+    step.reads = {on_host ? sum_copies_[group] : accumulators_[group]};
+    if (options_.steps_wait || !on_host) step.reads.push_back(gradient_norm_);
     append(step.reads, state_[group]);
-    if (options_.weights_are_master || slice_of_whole) step.reads.push_back(weights_[group]);
+    const bool leaves_some = spec.updates_slice_of_whole() && !fetches;
+    if (leaves_some || !options_.has_own_master(spec)) step.reads.push_back(weights_[group]);
     append(step.writes, state_[group]);
-    step.writes.push_back(weights_[group]);
-    if (slice_of_whole) add_gather(group, weights_[group]);
+    step.writes.push_back(target);
+    if (!fetches) return;
+    Instruction& fetch = add_copy(Op::fetch, group, target, weights_[group]);
+    if (spec.updates_slice_of_whole()) fetch.reads.push_back(weights_[group]);
   }
 
   const ChainSpec& chain_;
@@ -413,13 +394,11 @@ class Builder {
   const MicroBatchSplit split_;
   const int lowest_trained_;
   const std::vector<Visit> visits_;
-  std::vector<std::vector<std::pair<int, int>>> next_use_;  // per visit: (sharded group, visit that reads it next)
   Program program_;
   std::vector<int> weights_;  // or slices of them
-  std::vector<int> state_, accumulators_, losses_;
+  std::vector<int> state_, accumulators_, sum_copies_, losses_;
   int token_count_ = -1, loss_table_ = -1, gradient_norm_ = -1;
-  std::vector<int> gathered_;    // -1: is not
-  std::vector<int> held_until_;  // the visit for which what is gathered is kept
+  std::vector<int> gathered_, fetched_;  // the last one
   std::vector<bool> steps_left_;
   // Of the round in hand; -1 where there is none (yet).
   std::vector<int> activations_, saved_, boundary_gradients_, slots_;

@@ -20,6 +20,11 @@ namespace trireme::schedule {
 // needed again soon (gather_once, reuse_distance), all within max_live. Whole ones that are updated in slices are
 // gathered after their STEP.
 //
+// What is on the host: a group's sum is offloaded right after its reduction; STEP comes at the end, or where it does
+// not wait (Options::steps_wait) right after that; then its weights are fetched, unless they stay on the host. Slices
+// that do are fetched one unit ahead of their gather, whole ones in place of a gather. An input (input_on_host) is
+// offloaded beside its unit's forward and fetched before the backward of the unit after it.
+//
 // On one rank there are no collectives: accumulate only (count and report remain, as local instructions with
 // participants 1). A rank without a micro-batch in the last round issues that round's collectives and releases only.
 // Throws Error TR2210 when world_size > num_micro_batches, TR1000 when the chain contradicts itself.

@@ -23,6 +23,25 @@ void check_sharding(const GroupSpec& spec, const Options& options, bool is_shard
   TRIREME_CHECK(options.replicas == 1 || is_sharded || !spec.trainable, spec.name + ": replicas of what is whole");
 }
 
+void check_tiers(const GroupSpec& spec, const Options& options) {
+  TRIREME_CHECK(options.steps_wait || options.pass == Pass::closed || !spec.state_on_host,
+                spec.name + ": a step that does not wait is left to another pass");
+  TRIREME_CHECK(spec.trainable || !spec.state_on_host, spec.name + ": frozen, but with state on the host");
+  TRIREME_CHECK(!spec.weights_on_host || spec.state_on_host == spec.trainable,
+                spec.name + ": weights on the host, state on the device");
+  TRIREME_CHECK(!spec.weights_on_host || !spec.updates_slice_of_whole(),
+                spec.name + ": whole weights on the host, of which slices are updated");
+}
+
+void check_inputs(const ChainSpec& chain) {
+  for (std::size_t unit = 0; unit < chain.units.size(); ++unit) {
+    const UnitSpec& spec = chain.units[unit];
+    if (!spec.input_on_host) continue;
+    TRIREME_CHECK(spec.recompute && unit > 0 && chain.units[unit - 1].output_bytes > 0,
+                  spec.name + ": no input that only its recompute needs");
+  }
+}
+
 void check_groups(const ChainSpec& chain, const Options& options) {
   std::vector<int> contributions(chain.groups.size(), 0);
   TRIREME_CHECK(!chain.units.back().recompute, "the head has no forward of its own to run again");
@@ -47,6 +66,7 @@ void check_groups(const ChainSpec& chain, const Options& options) {
     TRIREME_CHECK(spec.numel > 0 && spec.numel % (options.shard_ranks() * std::int64_t{256}) == 0,
                   spec.name + ": " + std::to_string(spec.numel) + " elements do not make equal, aligned slices");
     check_sharding(spec, options, is_sharded(chain));
+    check_tiers(spec, options);
     TRIREME_CHECK(!spec.trainable || contributions[group] > 0, spec.name + ": no unit gives its gradient");
   }
 }
@@ -68,6 +88,7 @@ void check_arguments(const ChainSpec& chain, const Options& options, int rank) {
   TRIREME_CHECK(options.replicas >= 1 && options.world_size % options.replicas == 0,
                 std::to_string(options.replicas) + " replicas of " + std::to_string(options.world_size) + " ranks");
   check_groups(chain, options);
+  check_inputs(chain);
 }
 
 }  // namespace trireme::schedule

@@ -22,6 +22,13 @@ struct GroupSpec {
   // What a rank keeps as its slice only. Sharded parameters have sharded gradients, sharded gradients a sharded
   // optimizer (where trainable).
   bool shards_parameters = false, shards_gradients = false, shards_optimizer = false;
+  // What a rank keeps in host memory instead of on the device. Weights, with which all that is trainable goes, only
+  // where it keeps no more of them than it updates.
+  bool state_on_host = false, weights_on_host = false;
+
+  // Units read them from where they were gathered to, or fetched.
+  bool is_gathered() const { return shards_parameters || weights_on_host; }
+  bool updates_slice_of_whole() const { return shards_optimizer && !shards_parameters; }
 };
 
 // One link of the chain. Sizes are per micro-batch, in bytes. The last unit is the head: its forward and backward are
@@ -36,6 +43,7 @@ struct UnitSpec {
   std::int64_t backward_workspace_bytes = 0;  // LOSS uses this one
   bool backward_reads_input = true;           // whether backward reads the boundary that forward read
   bool recompute = false;                     // forward keeps nothing; it runs again before backward. Not the head
+  bool input_on_host = false;  // recompute: its input boundary waits for that in host memory. Not the first unit
   // What each phase costs, for simulate.h: floating-point operations (multiply and add count two) and bytes between
   // processor and memory. LOSS takes backward's, RECOMPUTE forward's.
   double forward_flops = 0, backward_flops = 0;
@@ -71,9 +79,12 @@ struct Options {
   std::int64_t compute_element_bytes = 4;  // gradient slots and weights that units read
   std::int64_t wire_element_bytes = 4;     // of slots as reduce_scatter sends them
   std::int64_t accumulator_element_bytes = 4;
-  std::int64_t state_bytes_per_element = 12;  // master, first and second moment
+  std::int64_t state_bytes_per_element = 12;  // moments, and the master unless weights_are_master
   bool weights_are_master = true;             // fp32 compute: units read the master weights themselves
-  bool overlap = true;                        // false: one instruction at a time, of all lanes
+  // Every STEP waits for REPORT, for a clip factor or a decision to skip. Otherwise those of state_on_host need no
+  // NORM and run in a closed pass as soon as the group's sum is there, beside the rest of the backward.
+  bool steps_wait = true;
+  bool overlap = true;     // false: one instruction at a time, of all lanes
   int gradient_slots = 2;  // how many units' gradients may wait for REDUCE while BACKWARD goes on; at least 1
   // Of sharded parameters:
   bool gather_once = false;         // they stay gathered from their first use in the step to their last
@@ -84,6 +95,14 @@ struct Options {
   int shard_ranks() const { return world_size / replicas; }
   int replica_of(int rank) const { return rank / shard_ranks(); }
   int slice_of(int rank) const { return rank % shard_ranks(); }
+
+  // Whether the master weights are part of the group's state, not what units read (or what that is fetched from).
+  bool has_own_master(const GroupSpec& group) const {
+    return !weights_are_master || (group.state_on_host && !group.weights_on_host);
+  }
+  std::int64_t state_bytes(const GroupSpec& group) const {  // an element
+    return state_bytes_per_element + (weights_are_master && has_own_master(group) ? compute_element_bytes : 0);
+  }
 };
 
 }  // namespace trireme::schedule

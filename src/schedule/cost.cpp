@@ -52,9 +52,16 @@ double norm_bytes(const ChainSpec& chain, const Options& options) {
 }
 
 double step_bytes(const ChainSpec& chain, const Options& options, int group) {
-  const std::int64_t element = options.accumulator_element_bytes + 2 * options.state_bytes_per_element +
-                               (options.weights_are_master ? 2 : 1) * options.compute_element_bytes;
+  const std::int64_t element = options.accumulator_element_bytes + 2 * options.state_bytes(chain.groups[group]) +
+                               (options.has_own_master(chain.groups[group]) ? 1 : 2) * options.compute_element_bytes;
   return updated_numel(chain, options, group) * static_cast<double>(element);
+}
+
+// Of what this rank updates or keeps; of whole weights of which it fetches a slice, that slice.
+double copied_bytes(const Program& program, const Instruction& copy) {
+  std::int64_t bytes = program.buffers[copy.reads.front()].bytes;
+  for (const int buffer : copy.writes) bytes = std::min(bytes, program.buffers[buffer].bytes);
+  return static_cast<double>(bytes);
 }
 
 double touched_bytes(const Program& program, const Instruction& instruction) {
@@ -94,6 +101,8 @@ double seconds(const ChainSpec& chain, const Options& options, const Program& pr
     case Op::norm: return norm_bytes(chain, options) / rates.bytes_moved_per_s;
     case Op::step: return step_bytes(chain, options, instruction.group) / rates.optimizer_bytes_per_s;
     case Op::release: return 0;
+    case Op::offload:
+    case Op::fetch: return copied_bytes(program, instruction) / rates.copy_bytes_per_s();
     case Op::count:
     case Op::gather:
     case Op::reduce:

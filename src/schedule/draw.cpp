@@ -16,9 +16,14 @@ struct Kind {
   const char* name;
 };
 constexpr Kind kIdle = {'.', "idle"};
-constexpr Kind kKinds[] = {{'C', "count"},  {'G', "gather"},    {'E', "release"},  {'F', "forward"},
-                           {'L', "loss"},   {'R', "recompute"}, {'B', "backward"}, {'A', "accumulate"},
-                           {'X', "reduce"}, {'N', "norm"},      {'P', "report"},   {'S', "step"}};  // as Op
+constexpr Kind kKinds[] = {{'C', "count"},    {'G', "gather"},
+                           {'E', "release"},  {'F', "forward"},
+                           {'L', "loss"},     {'R', "recompute"},
+                           {'B', "backward"}, {'A', "accumulate"},
+                           {'X', "reduce"},   {'N', "norm"},
+                           {'P', "report"},   {'S', "step"},
+                           {'O', "offload"},  {'H', "fetch from the host"}};  // as Op
+constexpr const char* kLaneNames[] = {"compute", "reduce", "copy"};
 constexpr int kMargin = 10;  // characters before the first column
 constexpr int kLeastWidth = 48;
 constexpr double kRounding = 1e-6;  // of a column: what rounding leaves over a border
@@ -154,10 +159,11 @@ class Drawing {
     const std::string column = ", a column is " + milliseconds(window.column_s()) + " ms";
     if (text.size() + column.size() <= static_cast<std::size_t>(width_)) text += column;
     text += "\n";
-    for (const Lane lane : {Lane::compute, Lane::reduce}) {
+    for (const Lane lane : {Lane::compute, Lane::reduce, Lane::copy}) {
+      if (lane == Lane::copy && !uses(program_, lane)) continue;
       const std::string cells = draw_lane(program_, timeline_, lane, window);
       for (const char cell : cells) letters_.insert(static_cast<char>(std::toupper(cell)));
-      text += row(lane == Lane::compute ? "compute" : "reduce", cells);
+      text += row(kLaneNames[static_cast<int>(lane)], cells);
       if (!numbers) continue;
       const std::string below = draw_numbers(program_, timeline_, lane, window);
       const bool is_blank = below.find_first_not_of(' ') == std::string::npos;

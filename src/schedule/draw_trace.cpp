@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, kNumLanes> kThreadNames = {"compute lane", "reduce lane"};
+constexpr std::array<const char*, kNumLanes> kThreadNames = {"compute lane", "reduce lane", "copy lane"};
 
 std::int64_t nanoseconds(double time) {
   return std::llround(std::min(time * 1e9, 9e18));  // slow rates may ask for centuries
@@ -62,6 +62,7 @@ std::string to_chrome_trace(const ChainSpec& chain, const Options& options, cons
     events.push_back(metadata(process, 0, "process_name", {{"name", name}}));
     events.push_back(metadata(process, 0, "process_sort_index", {{"sort_index", process}}));
     for (int lane = 0; lane < kNumLanes; ++lane) {
+      if (static_cast<Lane>(lane) == Lane::copy && !uses(program, Lane::copy)) continue;
       events.push_back(metadata(process, lane, "thread_name", {{"name", kThreadNames[lane]}}));
       events.push_back(metadata(process, lane, "thread_sort_index", {{"sort_index", lane}}));
     }

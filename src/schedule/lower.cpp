@@ -26,12 +26,18 @@ bool is_unit_work(const Instruction& instruction) {
   return instruction.op == Op::forward || instruction.op == Op::loss || instruction.op == Op::backward;
 }
 
-// The instruction up to which a slot stays untouched that another lane reads at `reader`: gradient_slots - 1 further
-// units may run before anyone needs its bytes again.
-int end_of_grace(const Program& program, int reader, int gradient_slots) {
+// How many further units may run, after the instruction of another lane that reads the buffer last, before anyone needs
+// its bytes again: the units beside which that is to run.
+int grace_of(const Buffer& buffer, const Options& options) {
+  if (buffer.kind == BufferKind::gradient_slot) return options.gradient_slots - 1;
+  const bool awaits_gather = buffer.kind == BufferKind::weight_copy && buffer.tier == Tier::device;
+  return awaits_gather ? options.gather_ahead : 0;
+}
+
+int end_of_grace(const Program& program, int reader, int grace) {
   const int last = static_cast<int>(program.instructions.size()) - 1;
   int end = reader;
-  for (int units = 0; units < gradient_slots - 1 && end < last;) {
+  for (int units = 0; units < grace && end < last;) {
     if (is_unit_work(program.instructions[++end])) ++units;
   }
   return end;
@@ -53,32 +59,38 @@ std::vector<Lifetime> find_lifetimes(const Program& program, const Options& opti
     for (const int buffer : program.instructions[index].writes) touch(buffer, index);
   }
   for (std::size_t i = 0; i < count; ++i) {
-    if (program.buffers[i].kind != BufferKind::gradient_slot || !touched[i]) continue;
+    const int grace = grace_of(program.buffers[i], options);
+    if (grace == 0 || !touched[i]) continue;
     const Instruction& writer = program.instructions[lifetimes[i].begin];
     const Instruction& reader = program.instructions[lifetimes[i].end];
-    if (writer.lane != reader.lane) lifetimes[i].end = end_of_grace(program, lifetimes[i].end, options.gradient_slots);
+    if (writer.lane != reader.lane) lifetimes[i].end = end_of_grace(program, lifetimes[i].end, grace);
   }
   return lifetimes;
 }
 
 void place_buffers(Program& program, const Options& options) {
   const std::vector<Lifetime> all = find_lifetimes(program, options);
-  std::vector<Lifetime> transient;
-  std::vector<int> ids;
-  program.persistent_bytes = 0;
-  for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-    Buffer& buffer = program.buffers[id];
-    if (is_persistent(buffer.kind)) {
-      buffer.offset = program.persistent_bytes;
-      program.persistent_bytes += align_place(buffer.bytes);
-    } else {
-      transient.push_back(all[id]);
-      ids.push_back(id);
+  const auto place_tier = [&](Tier tier, std::int64_t& persistent_bytes, std::int64_t& arena_bytes) {
+    std::vector<Lifetime> transient;
+    std::vector<int> ids;
+    persistent_bytes = 0;
+    for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
+      Buffer& buffer = program.buffers[id];
+      if (buffer.tier != tier) continue;
+      if (is_persistent(buffer.kind)) {
+        buffer.offset = persistent_bytes;
+        persistent_bytes += align_place(buffer.bytes);
+      } else {
+        transient.push_back(all[id]);
+        ids.push_back(id);
+      }
     }
-  }
-  const Placement placement = place(transient);
-  for (std::size_t i = 0; i < ids.size(); ++i) program.buffers[ids[i]].offset = placement.offsets[i];
-  program.arena_bytes = placement.bytes;
+    const Placement placement = place(transient);
+    for (std::size_t i = 0; i < ids.size(); ++i) program.buffers[ids[i]].offset = placement.offsets[i];
+    arena_bytes = placement.bytes;
+  };
+  place_tier(Tier::device, program.persistent_bytes, program.arena_bytes);
+  place_tier(Tier::host, program.host_persistent_bytes, program.host_arena_bytes);
 }
 
 // Who must be done with a byte before it may be read or overwritten.
@@ -106,7 +118,7 @@ class WaitFinder {
     space(id).visit(buffer.offset, buffer.offset + buffer.bytes, f);
   }
 
-  ByteMap<Users>& space(int id) { return is_persistent(program_.buffers[id].kind) ? persistent_ : arena_; }
+  ByteMap<Users>& space(int id) { return spaces_[space_of(program_.buffers[id])]; }
 
   LaneIndices find_needs(int index) {
     LaneIndices needs = kNone;
@@ -164,7 +176,7 @@ class WaitFinder {
   const bool overlap_;
   std::vector<LaneIndices> done_;  // per instruction: what has completed when it begins
   LaneIndices last_of_lane_ = kNone;
-  ByteMap<Users> persistent_, arena_;
+  std::array<ByteMap<Users>, kNumSpaces> spaces_;
 };
 
 }  // namespace

@@ -19,16 +19,20 @@ struct Row {
   const char* name;
   double Rates::*value;
   double least, most;
+  bool optional = false;
 };
 constexpr Row kRows[] = {{"flops_per_s", &Rates::flops_per_s, 1, kMost},
                          {"bytes_moved_per_s", &Rates::bytes_moved_per_s, 1, kMost},
                          {"optimizer_bytes_per_s", &Rates::optimizer_bytes_per_s, 1, kMost},
                          {"collective_latency_s", &Rates::collective_latency_s, 0, 3600},
-                         {"collective_bytes_per_s", &Rates::collective_bytes_per_s, 1, kMost}};
+                         {"collective_bytes_per_s", &Rates::collective_bytes_per_s, 1, kMost},
+                         {"host_copy_bytes_per_s", &Rates::host_copy_bytes_per_s, 1, kMost, true}};
 
 std::string list_of_names() {
   std::string names;
-  for (const Row& row : kRows) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  for (const Row& row : kRows) {
+    if (!row.optional) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
   return names;
 }
 
@@ -57,6 +61,7 @@ Rates read_rates(const std::filesystem::path& file) {
   Rates rates;
   for (const Row& row : kRows) {
     const auto found = object.find(row.name);
+    if (found == object.end() && row.optional) continue;
     if (found == object.end()) fail("has no " + std::string(row.name));
     const double value = found->is_number() ? found->get<double>() : NAN;
     if (!(value >= row.least && value <= row.most)) {

@@ -1,20 +1,22 @@
 #include "schedule/schedule.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 namespace trireme::schedule {
 namespace {
 
-constexpr std::array<std::string_view, 12> kOpNames = {"count",  "gather",    "release",  "forward",
-                                                       "loss",   "recompute", "backward", "accumulate",
-                                                       "reduce", "norm",      "report",   "step"};
+constexpr std::array<std::string_view, 14> kOpNames = {"count",     "gather",   "release",    "forward", "loss",
+                                                       "recompute", "backward", "accumulate", "reduce",  "norm",
+                                                       "report",    "step",     "offload",    "fetch"};
 constexpr std::array<std::string_view, 6> kReduceNames = {"reduce",     "reduce_scatter", "scatter_sums",
                                                           "all_gather", "all_reduce",     "sum_replicas"};
-constexpr std::array<std::string_view, 14> kBufferNames = {
-    "weights",           "weight_slice", "state",         "accumulator", "token_count", "losses",
-    "gradient_norm",     "gathered",     "gradient_slot", "activation",  "saved",       "boundary_gradient",
-    "recomputed_output", "workspace"};
+constexpr std::array<std::string_view, 16> kBufferNames = {
+    "weights",       "weight_slice", "state",         "accumulator",       "sum_copy",
+    "token_count",   "losses",       "gradient_norm", "gathered",          "weight_copy",
+    "gradient_slot", "activation",   "saved",         "boundary_gradient", "recomputed_output",
+    "workspace"};
 
 // Names are for messages about broken programs too, so an index may be anything.
 template <class Spec>
@@ -34,6 +36,18 @@ std::string_view name_of(const std::array<std::string_view, N>& names, Enum valu
 bool is_collective(const Instruction& instruction) {
   return instruction.op == Op::count || instruction.op == Op::gather || instruction.op == Op::reduce ||
          instruction.op == Op::report;
+}
+
+std::int64_t space_bytes(const Program& program, const Buffer& buffer) {
+  if (buffer.tier == Tier::host) {
+    return is_persistent(buffer.kind) ? program.host_persistent_bytes : program.host_arena_bytes;
+  }
+  return is_persistent(buffer.kind) ? program.persistent_bytes : program.arena_bytes;
+}
+
+bool uses(const Program& program, Lane lane) {
+  return std::any_of(program.instructions.begin(), program.instructions.end(),
+                     [&](const Instruction& instruction) { return instruction.lane == lane; });
 }
 
 int find(const Program& program, std::span<const int> list, BufferKind kind, int group) {
@@ -64,7 +78,8 @@ std::string to_string(const Instruction& instruction, const ChainSpec& chain) {
 }
 
 std::string to_string(const Buffer& buffer, const ChainSpec& chain) {
-  std::string text(name_of(kBufferNames, buffer.kind));
+  std::string text(buffer.tier == Tier::host ? "host " : "");
+  text += name_of(kBufferNames, buffer.kind);
   if (buffer.unit >= 0) text += " " + name_of(chain.units, buffer.unit);
   if (buffer.group >= 0) text += " " + name_of(chain.groups, buffer.group);
   if (buffer.micro_batch >= 0) text += " m" + std::to_string(buffer.micro_batch);

@@ -82,6 +82,21 @@ double overlap(const std::vector<Span>& a, const std::vector<Span>& b) {
   return sum;
 }
 
+// When at least one of both lanes works, in order.
+std::vector<Span> either(std::vector<Span> a, const std::vector<Span>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  std::sort(a.begin(), a.end(), [](const Span& left, const Span& right) { return left.start < right.start; });
+  std::vector<Span> merged;
+  for (const Span& span : a) {
+    if (merged.empty() || span.start > merged.back().end) {
+      merged.push_back(span);
+    } else {
+      merged.back().end = std::max(merged.back().end, span.end);
+    }
+  }
+  return merged;
+}
+
 std::vector<MemoryPoint> memory_curve(const Program& program, const std::vector<Span>& spans) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<Span> lives(program.buffers.size(), Span{kNever, -kNever});
@@ -95,7 +110,8 @@ std::vector<MemoryPoint> memory_curve(const Program& program, const std::vector<
   }
   std::map<double, std::int64_t> changes{{0.0, program.persistent_bytes}};
   for (std::size_t buffer = 0; buffer < lives.size(); ++buffer) {
-    if (is_persistent(program.buffers[buffer].kind) || lives[buffer].end < lives[buffer].start) continue;
+    const bool on_host = program.buffers[buffer].tier == Tier::host;
+    if (is_persistent(program.buffers[buffer].kind) || on_host || lives[buffer].end < lives[buffer].start) continue;
     changes[lives[buffer].start] += program.buffers[buffer].bytes;
     changes[lives[buffer].end] -= program.buffers[buffer].bytes;
   }
@@ -117,10 +133,11 @@ Timeline summarize(const Program& program, std::vector<Span> spans) {
   for (const Span& span : spans) timeline.step_s = std::max(timeline.step_s, span.end);
   const std::vector<Span> compute = spans_of_lane(program, spans, Lane::compute);
   const std::vector<Span> reduce = spans_of_lane(program, spans, Lane::reduce);
-  timeline.busy_s[static_cast<int>(Lane::compute)] = total(compute);
-  timeline.busy_s[static_cast<int>(Lane::reduce)] = total(reduce);
+  const std::vector<Span> copy = spans_of_lane(program, spans, Lane::copy);
+  timeline.busy_s = {total(compute), total(reduce), total(copy)};
   timeline.exposed_s = std::max(0.0, total(reduce) - overlap(compute, reduce));
-  timeline.idle_s = std::max(0.0, timeline.step_s - total(compute) - timeline.exposed_s);
+  timeline.exposed_copy_s = std::max(0.0, total(copy) - overlap(either(compute, reduce), copy));
+  timeline.idle_s = std::max(0.0, timeline.step_s - total(compute) - timeline.exposed_s - timeline.exposed_copy_s);
   timeline.memory = memory_curve(program, spans);
   for (const MemoryPoint& point : timeline.memory) timeline.peak_bytes = std::max(timeline.peak_bytes, point.bytes);
   timeline.spans = std::move(spans);

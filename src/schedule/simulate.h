@@ -31,8 +31,9 @@ struct Timeline {
   double step_s = 0;                       // until the last lane is at rest
   std::array<double, kNumLanes> busy_s{};  // of each lane; the rest of the step it is idle
   double exposed_s = 0;                    // the reduce lane works and the compute lane does not
-  double idle_s = 0;                       // neither works: all wait for other ranks
-  std::vector<MemoryPoint> memory;         // by time; persistent buffers, and others from first use to last
+  double exposed_copy_s = 0;               // the copy lane works and no other does
+  double idle_s = 0;                       // none works: all wait for other ranks
+  std::vector<MemoryPoint> memory;  // of the device, by time; persistent buffers, and others from first use to last
   std::int64_t peak_bytes = 0;
 
   double communication_s() const { return busy_s[static_cast<int>(Lane::reduce)]; }

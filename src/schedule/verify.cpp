@@ -22,7 +22,11 @@ void check_buffers(Inspection& inspection) {
     const Buffer& buffer = program.buffers[id];
     const std::string name = inspection.buffer_name(id);
     if (buffer.kind > BufferKind::workspace) inspection.report(-1, name + " has no known kind");
-    const std::int64_t space = is_persistent(buffer.kind) ? program.persistent_bytes : program.arena_bytes;
+    if (buffer.tier > Tier::host) {
+      inspection.report(-1, name + " is on no known tier");
+      continue;
+    }
+    const std::int64_t space = space_bytes(program, buffer);
     if (buffer.bytes <= 0 || buffer.offset < 0 || buffer.offset > space || buffer.bytes > space - buffer.offset) {
       inspection.report(-1, name + " of " + std::to_string(buffer.bytes) + " bytes at " +
                                 std::to_string(buffer.offset) + " lies outside its space of " + std::to_string(space));
@@ -36,8 +40,8 @@ void check_buffers(Inspection& inspection) {
 // What outlives the pass is all there, once, in its size and in places of its own: other passes count on it.
 void check_persistent(Inspection& inspection) {
   const Program& program = inspection.program;
-  const auto key = [](const Buffer& b) { return std::tuple(b.kind, b.group, b.micro_batch, b.bytes); };
-  std::vector<std::tuple<BufferKind, int, int, std::int64_t>> found, expected;
+  const auto key = [](const Buffer& b) { return std::tuple(b.tier, b.kind, b.group, b.micro_batch, b.bytes); };
+  std::vector<std::tuple<Tier, BufferKind, int, int, std::int64_t>> found, expected;
   std::vector<int> by_place;
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
     if (!is_persistent(program.buffers[id].kind)) continue;
@@ -50,11 +54,11 @@ void check_persistent(Inspection& inspection) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
   if (found != expected) inspection.report(-1, "the buffers that outlive the pass are not those of this plan");
-  std::sort(by_place.begin(), by_place.end(),
-            [&](int a, int b) { return program.buffers[a].offset < program.buffers[b].offset; });
+  const auto place = [&](int id) { return std::pair(program.buffers[id].tier, program.buffers[id].offset); };
+  std::sort(by_place.begin(), by_place.end(), [&](int a, int b) { return place(a) < place(b); });
   for (std::size_t i = 1; i < by_place.size(); ++i) {
     const Buffer& before = program.buffers[by_place[i - 1]];
-    if (before.offset + before.bytes <= program.buffers[by_place[i]].offset) continue;
+    if (place(by_place[i]) >= std::pair(before.tier, before.offset + before.bytes)) continue;
     inspection.report(
         -1, inspection.buffer_name(by_place[i]) + " lies in the bytes of " + inspection.buffer_name(by_place[i - 1]));
   }
@@ -70,22 +74,35 @@ void check_list(Inspection& inspection, int index, const std::vector<int>& list)
   }
 }
 
-// Indices that the operation needs are in range; those that it does not need are -1.
+bool is_copy(const Instruction& instruction) {
+  return instruction.op == Op::offload || instruction.op == Op::fetch;
+}
+
+// Indices that the operation needs are in range; those that it does not need are -1. A copy is of a unit's input or of
+// a group.
 bool has_valid_indices(const Inspection& inspection, const Instruction& instruction) {
   const Op op = instruction.op;
-  const bool of_unit = op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward;
-  const bool of_group =
-      op == Op::accumulate || op == Op::reduce || op == Op::step || op == Op::gather || op == Op::release;
+  const bool of_input = is_copy(instruction) && instruction.group < 0;
+  const bool of_unit = op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward || of_input;
+  const bool of_group = op == Op::accumulate || op == Op::reduce || op == Op::step || op == Op::gather ||
+                        op == Op::release || (is_copy(instruction) && !of_input);
   const bool of_micro_batch = of_unit || op == Op::accumulate;
   const bool of_round = of_micro_batch || op == Op::reduce;
   const auto holds = [](bool needed, int index, std::size_t count) {
     return needed ? in_range(index, count) : index == -1;
   };
   const auto micro_batches = static_cast<std::size_t>(inspection.options.num_micro_batches);
-  return op <= Op::step && holds(of_unit, instruction.unit, inspection.chain.units.size()) &&
+  return op <= Op::fetch && holds(of_unit, instruction.unit, inspection.chain.units.size()) &&
          holds(of_group, instruction.group, inspection.chain.groups.size()) &&
          holds(of_micro_batch, instruction.micro_batch, micro_batches) &&
          holds(of_round, instruction.round, micro_batches);
+}
+
+Lane expected_lane(const Inspection& inspection, const Instruction& instruction) {
+  if (is_collective(instruction)) return Lane::reduce;
+  const bool on_host = instruction.op == Op::step && in_range(instruction.group, inspection.chain.groups.size()) &&
+                       inspection.chain.groups[instruction.group].state_on_host;
+  return is_copy(instruction) || on_host ? Lane::copy : Lane::compute;
 }
 
 void check_instructions(Inspection& inspection) {
@@ -98,7 +115,7 @@ void check_instructions(Inspection& inspection) {
       inspection.report(index,
                         inspection.name(index) + " names a unit, group, micro-batch or round that it cannot have");
     }
-    if (instruction.lane != (is_collective(instruction) ? Lane::reduce : Lane::compute)) {
+    if (instruction.lane != expected_lane(inspection, instruction)) {
       inspection.report(index, inspection.name(index) + " is on the wrong lane");
     }
     if (is_collective(instruction) == (instruction.scope == Scope::none)) {

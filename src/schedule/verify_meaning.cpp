@@ -8,7 +8,7 @@ namespace {
 
 bool same_buffer(const Buffer& a, const Buffer& b) {
   return a.kind == b.kind && a.unit == b.unit && a.group == b.group && a.micro_batch == b.micro_batch &&
-         a.bytes == b.bytes;
+         a.bytes == b.bytes && a.tier == b.tier;
 }
 
 // Walks one rank's instructions in issue order and keeps count of what has been done.
@@ -49,10 +49,14 @@ class MeaningChecker {
     bool pending = false;            // it holds that of the step before
     bool stepped = false;
     bool gathered_after = false;  // whole weights that are updated in slices: all ranks have all slices
-    int gathered = -1;            // sharded parameters: the buffer that holds them whole now
+    int gathered = -1;            // sharded or fetched weights: the buffer that holds them whole now
+    bool offloaded = false;       // the sum is where the state is
+    bool fetched_after = false;   // weights on the device, state on the host: they are those of STEP
+    int fetched = -1;             // a slice's buffer on the device, until it is gathered
   };
   struct Work {
     bool forward = false, recompute = false, backward = false;  // the head has only the last, LOSS
+    bool offload = false, fetch = false;                        // of its input
   };
 
   int rank() const { return inspection_.rank; }
@@ -102,6 +106,10 @@ class MeaningChecker {
       case Op::step: return check_step(instruction);
       case Op::gather: return check_gather(instruction);
       case Op::release: return check_release(instruction);
+      case Op::offload:
+      case Op::fetch:
+        expect(instruction.participants == 0 && instruction.element_count == 0, "is no collective");
+        return instruction.unit >= 0 ? check_input(instruction) : check_copy(instruction);
     }
   }
 
@@ -115,12 +123,18 @@ class MeaningChecker {
     expect(instruction.element_count == spec.numel, "has a wrong count");
     if (spec.shards_parameters) {
       expect(group.gathered < 0, "comes while the group is gathered");
+      if (spec.weights_on_host) {
+        expect(group.fetched >= 0 && !instruction.reads.empty() && instruction.reads.front() == group.fetched,
+               "gathers a slice that was not fetched for it");
+        group.fetched = -1;
+      }
       check_freshness(group, "gathers");
       group.gathered = instruction.writes.empty() ? -1 : instruction.writes.front();
       return check_live();
     }
     expect(spec.shards_optimizer, "has nothing to gather");
     expect(group.stepped && !group.gathered_after, "does not come once after its step");
+    expect(group.fetched_after || !spec.state_on_host, "comes before the weights of its step are fetched");
     group.gathered_after = true;
   }
 
@@ -147,18 +161,52 @@ class MeaningChecker {
       });
     };
     const auto& instructions = inspection_.program.instructions;
-    const auto next = std::find_if(instructions.begin() + index_, instructions.end(),
-                                   [](const Instruction& instruction) { return instruction.unit >= 0; });
+    const auto next = std::find_if(instructions.begin() + index_, instructions.end(), [](const Instruction& later) {
+      return later.unit >= 0 && later.lane == Lane::compute;
+    });
     const bool holds = next != instructions.end() ? reads_all(chain_.units[next->unit])
                                                   : std::any_of(chain_.units.begin(), chain_.units.end(), reads_all);
     expect(holds,
            "makes " + std::to_string(elements) + " gathered elements of at most " + std::to_string(options().max_live));
   }
 
+  void check_input(const Instruction& instruction) {
+    expect(chain_.units[instruction.unit].input_on_host && has_backward(chain_, instruction.unit),
+           "copies an input that stays on the device");
+    expect(split_.micro_batch(instruction.round, rank()) == instruction.micro_batch, "is not this rank's work");
+    Work& work = work_[instruction.unit * split_.num_micro_batches + instruction.micro_batch];
+    bool& done = instruction.op == Op::offload ? work.offload : work.fetch;
+    expect(!done, "comes twice");
+    expect(instruction.op == Op::offload || work.offload, "fetches what was not offloaded");
+    done = true;
+  }
+
+  void check_copy(const Instruction& instruction) {
+    const GroupSpec& spec = chain_.groups[instruction.group];
+    Group& group = groups_[instruction.group];
+    if (instruction.op == Op::offload) {
+      expect(spec.state_on_host, "offloads a sum that is updated on the device");
+      expect(group.complete && !group.offloaded, "does not come once after the sum is complete");
+      group.offloaded = true;
+      return;
+    }
+    const int target = instruction.writes.empty() ? -1 : instruction.writes.front();
+    if (spec.weights_on_host) {
+      check_freshness(group, "fetches");
+      int& held = spec.shards_parameters ? group.fetched : group.gathered;
+      expect(held < 0, "comes while the weights are there");
+      held = target;
+      return check_live();
+    }
+    expect(spec.state_on_host, "has nothing to fetch");
+    expect(group.stepped && !group.fetched_after, "does not come once after its step");
+    group.fetched_after = true;
+  }
+
   void check_release(const Instruction& instruction) {
     Group& group = groups_[instruction.group];
     const int released = instruction.writes.empty() ? -1 : instruction.writes.front();
-    expect(chain_.groups[instruction.group].shards_parameters && group.gathered >= 0, "releases what is not gathered");
+    expect(chain_.groups[instruction.group].is_gathered() && group.gathered >= 0, "releases what is not gathered");
     expect(released == group.gathered, "releases another gathering than the last");
     group.gathered = -1;
   }
@@ -183,18 +231,21 @@ class MeaningChecker {
     done = true;
     for (std::size_t i = 0; i < unit.reads.size(); ++i) {
       const Group& group = groups_[unit.reads[i]];
+      const GroupSpec& spec = chain_.groups[unit.reads[i]];
       check_freshness(group, "reads");
-      const bool sliced =
-          chain_.groups[unit.reads[i]].shards_optimizer && !chain_.groups[unit.reads[i]].shards_parameters;
-      expect(!begins_with_steps(options().pass) || !sliced || group.gathered_after,
-             "reads weights before their gather");
-      if (!chain_.groups[unit.reads[i]].shards_parameters) continue;
+      if (begins_with_steps(options().pass)) {
+        expect(!spec.updates_slice_of_whole() || group.gathered_after, "reads weights before their gather");
+        expect(!fetches_after_step(spec) || group.fetched_after, "reads weights before they are fetched");
+      }
+      if (!spec.is_gathered()) continue;
       const int read = i < instruction.reads.size() ? instruction.reads[i] : -1;
       expect(read >= 0 && read == group.gathered, "reads weights that are not gathered");
     }
     if (instruction.op == Op::forward || instruction.op == Op::recompute) {
       expect(instruction.adds.empty(), "adds into gradients");
       expect(instruction.op == Op::forward || (unit.recompute && work.forward), "runs a forward again that is kept");
+      const bool restored = work.fetch || !unit.input_on_host;
+      expect(instruction.op == Op::forward || restored, "comes before its input was fetched");
       return;
     }
     expect(head || work.forward, "comes before its forward");
@@ -311,17 +362,22 @@ class MeaningChecker {
 
   void check_step(const Instruction& instruction) {
     Group& group = groups_[instruction.group];
-    expect(chain_.groups[instruction.group].trainable, "changes a frozen group");
+    const GroupSpec& spec = chain_.groups[instruction.group];
+    expect(spec.trainable, "changes a frozen group");
     expect(!group.stepped, "comes twice");
     if (begins_with_steps(options().pass)) {
       expect(group.rounds == 0 && !normed_, "comes after the sum that it is for");
     } else {
-      expect(reported_ && group.complete, "comes before report or sum");
+      const bool waits = options().steps_wait || !spec.state_on_host;
+      expect((reported_ || !waits) && group.complete, "comes before report or sum");
+      expect(group.offloaded || !spec.state_on_host, "comes before its sum is offloaded");
       expect(!leaves_steps(options().pass), "is left to the next pass");
     }
     group.stepped = true;
     group.pending = false;
   }
+
+  static bool fetches_after_step(const GroupSpec& spec) { return spec.state_on_host && !spec.weights_on_host; }
 
   void check_end() {
     const bool works = options().pass != Pass::drain, steps = options().pass != Pass::opening;
@@ -329,13 +385,15 @@ class MeaningChecker {
     expect(reported_ == works, works ? "report is missing" : "report is too much");
     expect(normed_ == works, works ? "norm is missing" : "norm is too much");
     for (std::size_t group = 0; group < groups_.size(); ++group) {
-      if (!chain_.groups[group].trainable) {
-        expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
-        continue;
-      }
+      expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
+      expect(groups_[group].fetched < 0, "gather " + chain_.groups[group].name + " is missing after its fetch");
+      if (!chain_.groups[group].trainable) continue;
       expect(groups_[group].stepped == steps,
              "step " + chain_.groups[group].name + (steps ? " is missing" : " is too much"));
-      expect(groups_[group].gathered < 0, "release " + chain_.groups[group].name + " is missing");
+      expect(groups_[group].offloaded || !chain_.groups[group].state_on_host || !works,
+             "offload " + chain_.groups[group].name + " is missing");
+      expect(!fetches_after_step(chain_.groups[group]) || !steps || groups_[group].fetched_after,
+             "fetch " + chain_.groups[group].name + " is missing after its step");
       const bool needs_gather = chain_.groups[group].shards_optimizer && !chain_.groups[group].shards_parameters;
       expect(!needs_gather || !steps || groups_[group].gathered_after,
              "gather " + chain_.groups[group].name + " is missing after its step");

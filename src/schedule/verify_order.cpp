@@ -32,8 +32,8 @@ class OrderChecker {
     for (int id = 0; id < static_cast<int>(program_.buffers.size()); ++id) {
       const BufferKind kind = program_.buffers[id].kind;
       const bool kept = kind == BufferKind::weights || kind == BufferKind::weight_slice || kind == BufferKind::state;
-      const bool of_sums = kind == BufferKind::accumulator || kind == BufferKind::gradient_norm;
-      if (kept || (of_sums && begins_with_steps(pass()))) assign(id, {id, -1, kNever});
+      const bool is_pending = is_sum(kind) || kind == BufferKind::gradient_norm;
+      if (kept || (is_pending && begins_with_steps(pass()))) assign(id, {id, -1, kNever});
     }
     for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
       const Instruction& instruction = program_.instructions[index];
@@ -50,6 +50,7 @@ class OrderChecker {
 
  private:
   Pass pass() const { return inspection_.options.pass; }
+  static bool is_sum(BufferKind kind) { return kind == BufferKind::accumulator || kind == BufferKind::sum_copy; }
   int lane_of(int index) const { return static_cast<int>(program_.instructions[index].lane); }
 
   // What has completed when an instruction begins: its lane up to it, its waits, and all that those knew completed.
@@ -77,7 +78,7 @@ class OrderChecker {
     const Buffer& buffer = program_.buffers[id];
     space(id).assign(buffer.offset, buffer.offset + buffer.bytes, content);
   }
-  ByteMap<Content>& space(int id) { return is_persistent(program_.buffers[id].kind) ? persistent_ : arena_; }
+  ByteMap<Content>& space(int id) { return spaces_[space_of(program_.buffers[id])]; }
 
   void expect_after(int index, int other, int id, const char* verb) {
     if (other < 0 || other == index || completed_[index][lane_of(other)] >= other) return;
@@ -121,7 +122,7 @@ class OrderChecker {
       const bool is_entry = buffer.kind == BufferKind::losses && buffer.micro_batch >= 0;
       const bool is_report = buffer.kind == BufferKind::losses || buffer.kind == BufferKind::token_count;
       if (!is_persistent(buffer.kind) || is_entry || (is_report && pass() == Pass::drain)) continue;
-      if (buffer.kind == BufferKind::accumulator && !leaves_steps(pass())) continue;
+      if (is_sum(buffer.kind) && !leaves_steps(pass())) continue;
       check_held(-1, id, " does not survive the step");
     }
   }
@@ -129,7 +130,7 @@ class OrderChecker {
   Inspection& inspection_;
   const Program& program_;
   std::vector<LaneClock> completed_;
-  ByteMap<Content> persistent_, arena_;
+  std::array<ByteMap<Content>, kNumSpaces> spaces_;
 };
 
 }  // namespace

@@ -12,23 +12,45 @@ struct Roles {
   const ChainSpec& chain;
   const Options& options;
 
-  Buffer of_group(BufferKind kind, int group, std::int64_t element_bytes, bool sharded, int micro_batch = -1) const {
+  Buffer of_group(BufferKind kind, int group, std::int64_t element_bytes, bool sharded, int micro_batch = -1,
+                  Tier tier = Tier::device) const {
     const std::int64_t numel = chain.groups[group].numel;
-    return {kind, -1, group, micro_batch, (sharded ? numel / options.shard_ranks() : numel) * element_bytes};
+    return {kind, -1, group, micro_batch, (sharded ? numel / options.shard_ranks() : numel) * element_bytes, -1, tier};
   }
   // Where the group's weights stay: all of them, or this rank's slice.
   Buffer kept_weights(int group) const {
-    const bool sharded = chain.groups[group].shards_parameters;
+    const GroupSpec& spec = chain.groups[group];
+    const bool sharded = spec.shards_parameters;
     return of_group(sharded ? BufferKind::weight_slice : BufferKind::weights, group, options.compute_element_bytes,
-                    sharded);
+                    sharded, -1, spec.weights_on_host ? Tier::host : Tier::device);
   }
   // What units read.
   Buffer weights(int group) const {
-    const bool sharded = chain.groups[group].shards_parameters;
-    return of_group(sharded ? BufferKind::gathered : BufferKind::weights, group, options.compute_element_bytes, false);
+    const GroupSpec& spec = chain.groups[group];
+    const bool elsewhere = spec.shards_parameters || spec.weights_on_host;
+    return of_group(elsewhere ? BufferKind::gathered : BufferKind::weights, group, options.compute_element_bytes,
+                    false);
   }
+  // A slice on its way to the gather.
+  Buffer fetched_slice(int group) const {
+    return of_group(BufferKind::weight_copy, group, options.compute_element_bytes, true);
+  }
+  // What STEP on the host makes of weights that are kept on the device.
+  Buffer stepped_weights(int group) const {
+    return of_group(BufferKind::weight_copy, group, options.compute_element_bytes, chain.groups[group].shards_optimizer,
+                    -1, Tier::host);
+  }
+  Buffer offloaded_sum(int group) const {
+    return of_group(BufferKind::sum_copy, group, options.accumulator_element_bytes,
+                    chain.groups[group].shards_optimizer, -1, Tier::host);
+  }
+  // On the host the master is apart, unless the weights are there too.
   Buffer state(int group) const {
-    return of_group(BufferKind::state, group, options.state_bytes_per_element, chain.groups[group].shards_optimizer);
+    const GroupSpec& spec = chain.groups[group];
+    const bool adds_master = options.weights_are_master && spec.state_on_host && !spec.weights_on_host;
+    return of_group(BufferKind::state, group,
+                    options.state_bytes_per_element + (adds_master ? options.compute_element_bytes : 0),
+                    spec.shards_optimizer, -1, spec.state_on_host ? Tier::host : Tier::device);
   }
   Buffer accumulator(int group) const {
     return of_group(BufferKind::accumulator, group, options.accumulator_element_bytes,
@@ -38,8 +60,8 @@ struct Roles {
     return of_group(BufferKind::gradient_slot, group, options.compute_element_bytes, false, micro_batch);
   }
   // Of the boundary after `unit`; before the first unit there is none.
-  Buffer boundary(BufferKind kind, int unit, int micro_batch) const {
-    return {kind, unit, -1, micro_batch, unit < 0 ? 0 : chain.units[unit].output_bytes};
+  Buffer boundary(BufferKind kind, int unit, int micro_batch, Tier tier = Tier::device) const {
+    return {kind, unit, -1, micro_batch, unit < 0 ? 0 : chain.units[unit].output_bytes, -1, tier};
   }
   static Buffer scalars(BufferKind kind, int micro_batch, int count) { return {kind, -1, -1, micro_batch, 16 * count}; }
 };
@@ -122,19 +144,42 @@ Accesses of_norm(const Roles& roles) {
 
 Accesses of_step(const Roles& roles, int group) {
   const GroupSpec& spec = roles.chain.groups[group];
+  const bool on_host = spec.state_on_host, sends_weights = on_host && !spec.weights_on_host;
   Accesses accesses;
-  add(accesses.reads, roles.accumulator(group));
-  add(accesses.reads, Roles::scalars(BufferKind::gradient_norm, -1, 1));
+  add(accesses.reads, on_host ? roles.offloaded_sum(group) : roles.accumulator(group));
+  if (!on_host || roles.options.steps_wait) add(accesses.reads, Roles::scalars(BufferKind::gradient_norm, -1, 1));
   add(accesses.reads, roles.state(group));
   const bool leaves_some = spec.shards_optimizer && !spec.shards_parameters;  // other ranks' slices
-  if (roles.options.weights_are_master || leaves_some) add(accesses.reads, roles.kept_weights(group));
+  const bool updates_weights = roles.options.weights_are_master || leaves_some;
+  if (updates_weights && !sends_weights) add(accesses.reads, roles.kept_weights(group));
   add(accesses.writes, roles.state(group));
-  add(accesses.writes, roles.kept_weights(group));
+  add(accesses.writes, sends_weights ? roles.stepped_weights(group) : roles.kept_weights(group));
   return accesses;
 }
 
 Accesses of_gather(const Roles& roles, int group) {
-  return {{roles.kept_weights(group)}, {roles.weights(group)}};
+  const GroupSpec& spec = roles.chain.groups[group];
+  const bool fetched = spec.shards_parameters && spec.weights_on_host;
+  return {{fetched ? roles.fetched_slice(group) : roles.kept_weights(group)}, {roles.weights(group)}};
+}
+
+Accesses of_copy(const Roles& roles, const Instruction& instruction) {
+  const bool offloads = instruction.op == Op::offload;
+  const int unit = instruction.unit, group = instruction.group;
+  if (unit >= 0) {
+    const Tier from = offloads ? Tier::device : Tier::host, to = offloads ? Tier::host : Tier::device;
+    return {{roles.boundary(BufferKind::activation, unit - 1, instruction.micro_batch, from)},
+            {roles.boundary(BufferKind::activation, unit - 1, instruction.micro_batch, to)}};
+  }
+  const GroupSpec& spec = roles.chain.groups[group];
+  if (offloads) return {{roles.accumulator(group)}, {roles.offloaded_sum(group)}};
+  if (spec.weights_on_host) {
+    return {{roles.kept_weights(group)}, {spec.shards_parameters ? roles.fetched_slice(group) : roles.weights(group)}};
+  }
+  Accesses accesses{{roles.stepped_weights(group)}, {roles.kept_weights(group)}};
+  const bool leaves_some = spec.shards_optimizer && !spec.shards_parameters;
+  if (leaves_some) add(accesses.reads, roles.kept_weights(group));
+  return accesses;
 }
 
 }  // namespace
@@ -147,6 +192,7 @@ std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& o
     if (!chain.groups[group].trainable) continue;
     add(buffers, roles.state(group));
     add(buffers, roles.accumulator(group));
+    if (chain.groups[group].state_on_host) add(buffers, roles.offloaded_sum(group));
   }
   add(buffers, Roles::scalars(BufferKind::token_count, -1, 1));
   add(buffers, Roles::scalars(BufferKind::losses, -1, options.num_micro_batches));
@@ -180,6 +226,8 @@ Accesses expected_accesses(const ChainSpec& chain, const Options& options, int r
     case Op::step: return of_step(roles, instruction.group);
     case Op::gather: return of_gather(roles, instruction.group);
     case Op::release: return {{}, {roles.weights(instruction.group)}};
+    case Op::offload:
+    case Op::fetch: return of_copy(roles, instruction);
   }
   return {};
 }

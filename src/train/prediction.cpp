@@ -27,6 +27,10 @@ Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates, s
   add("compute lane at work", compute);
   add("reduce lane at work", timeline.communication_s());
   add("exposed communication", timeline.exposed_s);
+  if (schedule::uses(programs.front(), schedule::Lane::copy)) {
+    add("copy lane at work", timeline.busy_s[static_cast<int>(schedule::Lane::copy)]);
+    add("exposed copies and updates", timeline.exposed_copy_s);
+  }
   add("waiting for other ranks", timeline.idle_s);
   add("compute lane idle", timeline.step_s - compute);
   add("reduce lane idle", timeline.step_s - timeline.communication_s());

@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, double>> breakdown_of(const engine::StepRepor
   const engine::StepReport::Seconds& s = *report.seconds;
   return {{"forward", 1e3 * s.forward}, {"recompute", 1e3 * s.recompute}, {"backward", 1e3 * s.backward},
           {"step", 1e3 * s.step},       {"gather", 1e3 * s.gather},       {"reduce", 1e3 * s.reduce},
-          {"waiting", 1e3 * s.waiting}};
+          {"copy", 1e3 * s.copy},       {"waiting", 1e3 * s.waiting}};
 }
 
 std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {

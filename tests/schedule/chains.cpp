@@ -2,6 +2,16 @@
 
 namespace trireme::schedule {
 
+void offload(ChainSpec& chain, bool state, bool weights, bool inputs) {
+  for (GroupSpec& group : chain.groups) {
+    group.state_on_host = state && group.trainable;
+    group.weights_on_host = state && weights && !group.updates_slice_of_whole();
+  }
+  for (std::size_t unit = 1; unit < chain.units.size(); ++unit) {
+    chain.units[unit].input_on_host = inputs && chain.units[unit].recompute && chain.units[unit - 1].output_bytes > 0;
+  }
+}
+
 std::vector<Program> lower_all(const ChainSpec& chain, const Options& options) {
   std::vector<Program> programs;
   programs.reserve(options.world_size);
@@ -93,6 +103,11 @@ Case make_random_case(std::uint64_t seed) {
     }
   }
   if (row == 3 && dice.chance(50)) options.max_live = 256 * dice.between(1, 100);
+  if (dice.chance(50)) {
+    const bool state = dice.chance(80), weights = dice.chance(50);
+    offload(chain, state, weights, dice.chance(70));
+    options.steps_wait = options.pass != Pass::closed || dice.chance(50);
+  }
   return random;
 }
 
@@ -106,7 +121,9 @@ std::string describe(const Case& random) {
          std::to_string(options.replicas) + " replicas, ahead " + std::to_string(options.gather_ahead) +
          (options.gather_once ? ", gathered once" : "") +
          (options.max_live > 0 ? ", at most " + std::to_string(options.max_live) + " gathered" : "") +
-         (random.chain.groups[0].shards_optimizer ? ", sharded" : "");
+         (random.chain.groups[0].shards_optimizer ? ", sharded" : "") +
+         (random.chain.groups[0].state_on_host ? ", offloaded" : "") +
+         (options.steps_wait ? "" : ", steps do not wait");
 }
 
 }  // namespace trireme::schedule

@@ -23,6 +23,10 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
+// Moves what the chain allows to host memory: the state of all trainable groups, weights where a rank keeps no more
+// than it updates, inputs that a recompute needs.
+void offload(ChainSpec& chain, bool state, bool weights, bool inputs);
+
 // All ranks' programs, lowered.
 std::vector<Program> lower_all(const ChainSpec& chain, const Options& options);
 
@@ -36,7 +40,7 @@ struct Case {
 
 // Any pass; 1-6 units with sizes from nothing to large, tied and frozen groups, 1-4 ranks, up to 6 micro-batches, both
 // ways to reduce, 1-3 gradient slots, with and without a master apart, units that cost up to a million operations and
-// bytes.
+// bytes; in half of them state, weights or inputs are in host memory.
 Case make_random_case(std::uint64_t seed);
 
 // For messages: the numbers of a case.

@@ -5,7 +5,7 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::int64_t kPersistentBase = std::int64_t{1} << 40;
+constexpr std::int64_t kSpaceSize = std::int64_t{1} << 40;
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
@@ -38,7 +38,13 @@ std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffe
     case BufferKind::weights: return kept_bytes(buffer.group, options.compute_element_bytes, false);
     case BufferKind::gathered: return kept_bytes(buffer.group, options.compute_element_bytes, false);
     case BufferKind::weight_slice: return kept_bytes(buffer.group, options.compute_element_bytes, true);
-    case BufferKind::state: return kept_bytes(group, options.state_bytes_per_element, spec.shards_optimizer);
+    case BufferKind::weight_copy:
+      return kept_bytes(buffer.group, options.compute_element_bytes, spec.shards_optimizer || spec.shards_parameters);
+    case BufferKind::sum_copy: return kept_bytes(group, options.accumulator_element_bytes, spec.shards_optimizer);
+    case BufferKind::state: {
+      const std::int64_t master = options.weights_are_master && spec.state_on_host && !spec.weights_on_host ? 4 : 0;
+      return kept_bytes(group, options.state_bytes_per_element + master, spec.shards_optimizer);
+    }
     case BufferKind::accumulator: return kept_bytes(group, options.accumulator_element_bytes, spec.shards_gradients);
     case BufferKind::gradient_slot: return kept_bytes(group, options.compute_element_bytes, false);
     case BufferKind::token_count:
@@ -62,10 +68,12 @@ Interpreter::Range Interpreter::place(const Rank& rank, int buffer, std::int64_t
     return {};
   }
   const Buffer& place = rank.program->buffers[buffer];
-  const bool persistent = is_persistent(place.kind);
-  const std::int64_t space = persistent ? rank.program->persistent_bytes : rank.program->arena_bytes;
-  broken = broken || place.offset + bytes > space;
-  const std::int64_t begin = place.offset + (persistent ? kPersistentBase : 0);
+  const Program& program = *rank.program;
+  const std::int64_t spaces[] = {program.arena_bytes, program.persistent_bytes, program.host_arena_bytes,
+                                 program.host_persistent_bytes};
+  const int space = (is_persistent(place.kind) ? 1 : 0) + (place.tier == Tier::host ? 2 : 0);
+  broken = broken || place.offset + bytes > spaces[space];
+  const std::int64_t begin = place.offset + space * kSpaceSize;
   return {begin, begin + bytes};
 }
 
@@ -151,7 +159,9 @@ void Interpreter::resolve_gather(const Rank& rank, Node& node) const {
   const std::vector<Range> whole = slices(rank, target, options.compute_element_bytes, false, node);
   for (int i = 0; i < static_cast<int>(whole.size()); ++i) node.outputs.push_back({whole[i], !sharded && i == own});
   if (!sharded) return;
-  const int slice = find(*rank.program, instruction.reads, BufferKind::weight_slice);
+  const bool fetched = setting_.chain.groups[instruction.group].weights_on_host;
+  const int slice =
+      find(*rank.program, instruction.reads, fetched ? BufferKind::weight_copy : BufferKind::weight_slice);
   node.inputs = slices(rank, slice, options.compute_element_bytes, true, node);
 }
 
@@ -169,7 +179,8 @@ Interpreter::Range Interpreter::updated(const Rank& rank, int id, bool& broken) 
   return Range{begin, begin + slice};
 }
 
-void Interpreter::resolve_norm_or_step(const Rank& rank, Node& node) const {
+// NORM, STEP, OFFLOAD, FETCH: of whole buffers whose slices are updated, only this rank's slice.
+void Interpreter::resolve_own(const Rank& rank, Node& node) const {
   const Instruction& instruction = *node.instruction;
   const Options& options = setting_.options;
   const auto range = [&](int id) { return updated(rank, id, node.broken); };
@@ -180,8 +191,9 @@ void Interpreter::resolve_norm_or_step(const Rank& rank, Node& node) const {
     if (!is_in(id, instruction.writes)) node.inputs.push_back(range(id));
   }
   for (const int id : instruction.writes) {
-    const bool is_old_read = is_in(id, instruction.reads) &&
-                             (rank.program->buffers[id].kind != BufferKind::weights || options.weights_are_master);
+    const bool keeps_old = rank.program->buffers[id].kind == BufferKind::weights &&
+                           (instruction.op == Op::fetch || !options.weights_are_master);
+    const bool is_old_read = is_in(id, instruction.reads) && !keeps_old;
     node.outputs.push_back({range(id), is_old_read});
   }
 }
@@ -198,7 +210,9 @@ Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& inst
     case Op::reduce: resolve_reduction(rank, node); return node;
     case Op::gather: resolve_gather(rank, node); return node;
     case Op::norm:
-    case Op::step: resolve_norm_or_step(rank, node); return node;
+    case Op::step:
+    case Op::offload:
+    case Op::fetch: resolve_own(rank, node); return node;
     default: break;
   }
   const auto range = [&](int id) {
@@ -217,7 +231,8 @@ Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& inst
 // Whether it is part of what a pass begins or ends with.
 bool Interpreter::is_kept(const Buffer& buffer) const {
   const Pass pass = setting_.options.pass;
-  if (buffer.kind == BufferKind::accumulator) return begins_with_steps(pass) || leaves_steps(pass);
+  const bool sums = buffer.kind == BufferKind::accumulator || buffer.kind == BufferKind::sum_copy;
+  if (sums) return begins_with_steps(pass) || leaves_steps(pass);
   return is_persistent(buffer.kind) && (buffer.kind != BufferKind::losses || buffer.micro_batch < 0);
 }
 
@@ -231,7 +246,7 @@ void Interpreter::resolve(Rank& rank) const {
   for (int id = 0; id < static_cast<int>(rank.program->buffers.size()); ++id) {
     const Buffer& buffer = rank.program->buffers[id];
     if (!is_kept(buffer)) continue;
-    const bool sums = buffer.kind == BufferKind::accumulator;
+    const bool sums = buffer.kind == BufferKind::accumulator || buffer.kind == BufferKind::sum_copy;
     rank.kept.push_back(sums ? updated(rank, id, broken) : place(rank, id, true_bytes({}, buffer), broken));
     const bool of_slice =
         buffer.kind == BufferKind::weight_slice ||
@@ -406,6 +421,8 @@ std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_
     }
     return mix(hash, output);
   }
+  const bool copies = instruction.op == Op::offload || instruction.op == Op::fetch;
+  if (copies && !node.seen.empty()) return node.seen.front();
   const bool of_unit = instruction.unit >= 0;
   if (of_unit) hash = mix(mix(hash, instruction.unit), instruction.micro_batch);
   if (instruction.op == Op::step) hash = mix(hash, instruction.group);

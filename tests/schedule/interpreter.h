@@ -31,7 +31,7 @@ class Interpreter {
   Outcome run(std::uint64_t seed);
 
  private:
-  // Bytes while the places are being resolved, then cells. The persistent space comes after the arena.
+  // Bytes while the places are being resolved, then cells. The spaces of a program come one after the other.
   struct Range {
     std::int64_t begin = 0, end = 0;
   };
@@ -79,7 +79,7 @@ class Interpreter {
   void resolve_gather(const Rank& rank, Node& node) const;
   Range updated(const Rank& rank, int buffer, bool& broken) const;
   bool is_kept(const Buffer& buffer) const;
-  void resolve_norm_or_step(const Rank& rank, Node& node) const;
+  void resolve_own(const Rank& rank, Node& node) const;
   static void make_cells(Rank& rank);
   void fill(Rank& rank) const;
 

@@ -28,13 +28,14 @@ Count count_live(const Case& setting, const Program& program, std::int64_t bound
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     if (instruction.op == Op::release) live.erase(live.find(instruction.group));
-    if (instruction.op != Op::gather || !setting.chain.groups[instruction.group].shards_parameters) continue;
+    if (find(program, instruction.writes, BufferKind::gathered) < 0 || instruction.op == Op::release) continue;
     live.insert(instruction.group);
     ++count.gathers;
     count.most = std::max(count.most, elements());
     if (elements() <= bound) continue;
-    const auto at = std::find_if(program.instructions.begin() + static_cast<std::ptrdiff_t>(i),
-                                 program.instructions.end(), [](const Instruction& next) { return next.unit >= 0; });
+    const auto at =
+        std::find_if(program.instructions.begin() + static_cast<std::ptrdiff_t>(i), program.instructions.end(),
+                     [](const Instruction& next) { return next.unit >= 0 && next.lane == Lane::compute; });
     const std::vector<int>* reads = at == program.instructions.end() ? nullptr : &setting.chain.units[at->unit].reads;
     for (const int group : live) {
       count.above |= reads == nullptr || std::find(reads->begin(), reads->end(), group) == reads->end();

@@ -11,11 +11,11 @@
 namespace trireme::schedule {
 namespace {
 
-// Lifetimes of the transient buffers in issue order, without grace for gradient slots.
-std::vector<Lifetime> transient_lifetimes(const Program& program) {
+// Lifetimes of a tier's transient buffers in issue order, without grace for gradient slots.
+std::vector<Lifetime> transient_lifetimes(const Program& program, Tier tier = Tier::device) {
   std::vector<Lifetime> lifetimes;
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
-    if (is_persistent(program.buffers[id].kind)) continue;
+    if (is_persistent(program.buffers[id].kind) || program.buffers[id].tier != tier) continue;
     Lifetime lifetime{-1, -1, program.buffers[id].bytes};
     for (int index = 0; index < static_cast<int>(program.instructions.size()); ++index) {
       const Instruction& instruction = program.instructions[index];
@@ -38,6 +38,7 @@ TEST(Lower, PacksTheArenaNearTheLowerBound) {
   for (int seed = 0; seed < cases; ++seed) {
     Case random = make_random_case(seed);
     random.options.gradient_slots = 1;
+    random.options.gather_ahead = 0;  // no grace for fetched slices either
     const Program program = lower_all(random.chain, random.options)[0];
     const std::int64_t bound = max_live_bytes(transient_lifetimes(program));
     ASSERT_GE(program.arena_bytes, bound) << "seed " << seed;
@@ -71,22 +72,23 @@ TEST(Lower, KeepsLivingBuffersApart) {
   for (int seed = 0; seed < 100; ++seed) {
     const Case random = make_random_case(seed);
     for (const Program& program : lower_all(random.chain, random.options)) {
-      std::vector<Buffer> transient;
-      for (const Buffer& buffer : program.buffers) {
-        ASSERT_EQ(buffer.offset % 256, 0) << "seed " << seed;
-        ASSERT_GE(buffer.offset, 0) << "seed " << seed;
-        ASSERT_LE(buffer.offset + buffer.bytes,
-                  is_persistent(buffer.kind) ? program.persistent_bytes : program.arena_bytes);
-        if (!is_persistent(buffer.kind)) transient.push_back(buffer);
-      }
-      const std::vector<Lifetime> lifetimes = transient_lifetimes(program);
-      for (std::size_t a = 0; a < transient.size(); ++a) {
-        for (std::size_t b = 0; b < a; ++b) {
-          const bool in_time = lifetimes[a].begin <= lifetimes[b].end && lifetimes[b].begin <= lifetimes[a].end;
-          const bool in_space = transient[a].offset < transient[b].offset + transient[b].bytes &&
-                                transient[b].offset < transient[a].offset + transient[a].bytes;
-          ASSERT_FALSE(in_time && in_space) << "seed " << seed << ": " << to_string(transient[a], random.chain)
-                                            << " and " << to_string(transient[b], random.chain);
+      for (const Tier tier : {Tier::device, Tier::host}) {
+        std::vector<Buffer> transient;
+        for (const Buffer& buffer : program.buffers) {
+          ASSERT_EQ(buffer.offset % 256, 0) << "seed " << seed;
+          ASSERT_GE(buffer.offset, 0) << "seed " << seed;
+          ASSERT_LE(buffer.offset + buffer.bytes, space_bytes(program, buffer));
+          if (!is_persistent(buffer.kind) && buffer.tier == tier) transient.push_back(buffer);
+        }
+        const std::vector<Lifetime> lifetimes = transient_lifetimes(program, tier);
+        for (std::size_t a = 0; a < transient.size(); ++a) {
+          for (std::size_t b = 0; b < a; ++b) {
+            const bool in_time = lifetimes[a].begin <= lifetimes[b].end && lifetimes[b].begin <= lifetimes[a].end;
+            const bool in_space = transient[a].offset < transient[b].offset + transient[b].bytes &&
+                                  transient[b].offset < transient[a].offset + transient[a].bytes;
+            ASSERT_FALSE(in_time && in_space) << "seed " << seed << ": " << to_string(transient[a], random.chain)
+                                              << " and " << to_string(transient[b], random.chain);
+          }
         }
       }
     }

@@ -139,6 +139,45 @@ bool drop_instruction(Programs& programs, const Case& setting, Dice& dice) {
   return true;
 }
 
+bool is_copy(const Instruction& instruction) {
+  return instruction.op == Op::offload || instruction.op == Op::fetch;
+}
+
+bool drop_copy(Programs& programs, const Case& setting, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, is_copy);
+  if (at < 0) return false;
+  drop(program, at);
+  relower_sometimes(programs, setting, dice);
+  return true;
+}
+
+// Anywhere before or behind.
+bool move_copy(Programs& programs, const Case& setting, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int from = pick(program.instructions, dice, is_copy);
+  if (from < 0) return false;
+  const int to = dice.below(static_cast<int>(program.instructions.size()));
+  std::vector<int> order = identity_order(program);
+  order.erase(order.begin() + from);
+  order.insert(order.begin() + to, from);
+  reorder(program, order);
+  relower_sometimes(programs, setting, dice);
+  return true;
+}
+
+// It reads its target and writes its source.
+bool turn_copy(Programs& programs, const Case& setting, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  const int at = pick(program.instructions, dice, is_copy);
+  if (at < 0) return false;
+  Instruction& copy = program.instructions[at];
+  std::swap(copy.reads, copy.writes);
+  if (dice.chance(50)) copy.op = copy.op == Op::offload ? Op::fetch : Op::offload;
+  relower_sometimes(programs, setting, dice);
+  return true;
+}
+
 bool repeat_instruction(Programs& programs, const Case& setting, Dice& dice) {
   Program& program = any_program(programs, dice);
   std::vector<int> order = identity_order(program);
@@ -165,17 +204,33 @@ bool move_earlier(Programs& programs, const Case& setting, Dice& dice) {
 bool overlap_transient(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const auto transient = [](const Buffer& buffer) { return !is_persistent(buffer.kind); };
-  const int from = pick(program.buffers, dice, transient), to = pick(program.buffers, dice, transient);
-  if (from < 0 || from == to) return false;  // none in a drain
-  const int places = static_cast<int>((program.arena_bytes - program.buffers[from].bytes) / 256) + 1;
+  const int from = pick(program.buffers, dice, transient);
+  if (from < 0) return false;  // none in a drain
+  const int to = pick(program.buffers, dice, [&](const Buffer& buffer) {
+    return transient(buffer) && buffer.tier == program.buffers[from].tier;
+  });
+  if (from == to) return false;
+  const std::int64_t space = space_bytes(program, program.buffers[from]);
+  const int places = static_cast<int>((space - program.buffers[from].bytes) / 256) + 1;
   program.buffers[from].offset = dice.chance(50) ? program.buffers[to].offset : 256 * dice.below(places);
+  return true;
+}
+
+bool other_tier(Programs& programs, const Case&, Dice& dice) {
+  Program& program = any_program(programs, dice);
+  Buffer& buffer = program.buffers[dice.below(static_cast<int>(program.buffers.size()))];
+  if (!uses(program, Lane::copy)) return false;
+  buffer.tier = buffer.tier == Tier::host ? Tier::device : Tier::host;
   return true;
 }
 
 bool overlap_persistent(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   const auto persistent = [](const Buffer& buffer) { return is_persistent(buffer.kind); };
-  const int from = pick(program.buffers, dice, persistent), to = pick(program.buffers, dice, persistent);
+  const int from = pick(program.buffers, dice, persistent);
+  const int to = pick(program.buffers, dice, [&](const Buffer& buffer) {
+    return persistent(buffer) && buffer.tier == program.buffers[from].tier;
+  });
   if (from == to) return false;
   program.buffers[from].offset = program.buffers[to].offset;
   return true;
@@ -302,7 +357,7 @@ bool other_group(Programs& programs, const Case& setting, Dice& dice) {
 bool other_lane(Programs& programs, const Case&, Dice& dice) {
   Program& program = any_program(programs, dice);
   Lane& lane = program.instructions[dice.below(static_cast<int>(program.instructions.size()))].lane;
-  lane = lane == Lane::compute ? Lane::reduce : Lane::compute;
+  lane = static_cast<Lane>((static_cast<int>(lane) + dice.between(1, kNumLanes - 1)) % kNumLanes);
   return true;
 }
 
@@ -419,6 +474,10 @@ constexpr std::array kMutations = {
     Mutation{"among other ranks", other_scope},
     Mutation{"another reduction", other_reduction},
     Mutation{"another group named", other_group_named},
+    Mutation{"dropped offload or fetch", drop_copy},
+    Mutation{"offload or fetch elsewhere", move_copy},
+    Mutation{"offload or fetch turned around", turn_copy},
+    Mutation{"buffer on the other tier", other_tier},
 };
 
 }  // namespace

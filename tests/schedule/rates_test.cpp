@@ -45,6 +45,14 @@ TEST_F(RatesFile, HoldsTheNumbersAndSaysWhereTheyComeFrom) {
   EXPECT_EQ(rates.words().find("uncalibrated"), std::string::npos);
 }
 
+// Without a link of its own, a copy reads and writes memory.
+TEST_F(RatesFile, MayKnowTheLinkToTheHost) {
+  EXPECT_EQ(read_rates(write(numbers())).copy_bytes_per_s(), 1000);
+  std::string text = numbers();
+  text.insert(1, "\"host_copy_bytes_per_s\": 700, ");
+  EXPECT_EQ(read_rates(write(text)).copy_bytes_per_s(), 700);
+}
+
 TEST_F(RatesFile, DefaultsSayThatNobodyMeasuredThem) {
   EXPECT_EQ(Rates{}.words().find("uncalibrated"), 0u);
 }

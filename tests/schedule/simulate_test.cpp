@@ -245,8 +245,10 @@ class Clock {
   bool start_something() {
     bool any = false, all_arrived = true;
     for (std::size_t rank = 0; rank < programs_.size(); ++rank) {
-      const int work = candidate(rank, static_cast<int>(Lane::compute));
-      if (work >= 0) start(rank, static_cast<int>(Lane::compute), work), any = true;
+      for (const int lane : {static_cast<int>(Lane::compute), static_cast<int>(Lane::copy)}) {
+        const int work = candidate(rank, lane);
+        if (work >= 0) start(rank, lane, work), any = true;
+      }
       all_arrived = all_arrived && candidate(rank, static_cast<int>(Lane::reduce)) >= 0;
     }
     if (!all_arrived) return any;
@@ -305,9 +307,11 @@ TEST(Simulate, AStepTakesAtLeastItsLongestLaneAndAtMostAllWork) {
     EXPECT_GE(timeline.step_s, longest * (1 - 1e-12)) << "seed " << seed;
     EXPECT_LE(timeline.step_s, all * (1 + 1e-12)) << "seed " << seed;
     EXPECT_LE(timeline.exposed_s, timeline.communication_s() * (1 + 1e-12)) << "seed " << seed;
-    // A rank alone waits for nobody: where it does not compute, it communicates.
+    EXPECT_LE(timeline.exposed_copy_s, timeline.busy_s[2] * (1 + 1e-12)) << "seed " << seed;
+    // A rank alone waits for nobody: where it does not compute, it communicates or copies.
     EXPECT_NEAR(timeline.idle_s, 0, 1e-12 * all) << "seed " << seed;
-    EXPECT_NEAR(timeline.step_s, timeline.busy_s[0] + timeline.exposed_s, 1e-12 * all) << "seed " << seed;
+    EXPECT_NEAR(timeline.step_s, timeline.busy_s[0] + timeline.exposed_s + timeline.exposed_copy_s, 1e-12 * all)
+        << "seed " << seed;
   }
 }
 
@@ -344,7 +348,7 @@ TEST(Simulate, MemoryIsWhatLivesAndStaysInThePlan) {
       for (const MemoryPoint& point : timeline.memory) {
         std::int64_t live = program.persistent_bytes;
         for (int buffer = 0; buffer < static_cast<int>(program.buffers.size()); ++buffer) {
-          if (is_persistent(program.buffers[buffer].kind)) continue;
+          if (is_persistent(program.buffers[buffer].kind) || program.buffers[buffer].tier == Tier::host) continue;
           bool begun = false, ended = true;
           for (std::size_t i = 0; i < program.instructions.size(); ++i) {
             const Instruction& instruction = program.instructions[i];
