@@ -147,6 +147,25 @@ void check_batch(const Plan& plan, Checker& checker) {
   }
 }
 
+void check_offload(const Plan& plan, Checker& checker) {
+  using enum Strategy;
+  const DistributedPlan& d = plan.distributed;
+  const bool shards =
+      d.strategy == zero3 || d.strategy == full_shard || d.strategy == shard_grad_op || d.strategy == hybrid_shard;
+  const bool streams = d.offload_param == Offload::cpu;
+  checker.require(!streams || shards, {"distributed.offload_param", "distributed.strategy"},
+                  "distributed.offload_param is cpu, but distributed.strategy does not shard parameters",
+                  "use distributed.strategy=full_shard, or distributed.offload_optimizer=cpu alone");
+  checker.require(!streams || d.offload_optimizer == Offload::cpu,
+                  {"distributed.offload_optimizer", "distributed.offload_param"},
+                  "distributed.offload_param is cpu, but distributed.offload_optimizer is none",
+                  "parameters are updated where they are: leave offload_optimizer out, or set it to cpu");
+  checker.require(!plan.training.cpu_checkpointing || plan.training.gradient_checkpointing == Recompute::full,
+                  {"training.cpu_checkpointing", "training.gradient_checkpointing"},
+                  "training.cpu_checkpointing is true, but no block computes its forward again from its input",
+                  "set training.gradient_checkpointing=full");
+}
+
 void check_data(const Plan& plan, Checker& checker) {
   const DataPlan& data = plan.data;
   const bool padded = data.packing == Packing::padded;
@@ -257,6 +276,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_model(plan, checker);
   check_end(plan, place, checker);
   check_batch(plan, checker);
+  check_offload(plan, checker);
   check_data(plan, checker);
   check_wrapping(plan, checker);
   check_optimizer(plan, checker);

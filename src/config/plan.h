@@ -19,6 +19,7 @@ enum class Recompute : std::uint8_t { none, selective, full };
 enum class ElementType : std::uint8_t { fp32, bf16, fp16 };
 enum class GradientOp : std::uint8_t { mean, sum };
 enum class NonFiniteGradients : std::uint8_t { stop, skip };
+enum class Offload : std::uint8_t { none, cpu };
 enum class Packing : std::uint8_t { packed, padded };
 enum class LearningRateLaw : std::uint8_t {
   constant,
@@ -87,6 +88,7 @@ struct TrainingPlan {
   std::vector<std::string> freeze;  // patterns of tensors that are not trained
   Recompute gradient_checkpointing;
   int recompute_every;                        // full: every k-th block
+  bool cpu_checkpointing;                     // full: their inputs in host memory
   std::optional<std::int64_t> memory_budget;  // bytes of a rank; unset, 0: none
   std::uint64_t seed;
   std::int64_t eval_interval;                // steps; 0: at the end only
@@ -140,6 +142,7 @@ struct DistributedPlan {
   std::int64_t max_live_parameters;    // elements; 0: no bound
   int gradient_slots;
   bool overlap_comm;
+  Offload offload_optimizer, offload_param;
   int timeout_seconds;
   bool operator==(const DistributedPlan&) const = default;
 };

@@ -57,6 +57,7 @@ std::vector<Key> law_keys();               // schema_law.cpp
 std::vector<Key> optimizer_keys();         // schema_optimizer.cpp
 std::vector<Key> precision_keys();         // schema_precision.cpp; with
 std::vector<Key> loss_scale_keys();
-std::vector<Key> later_keys();  // schema_later.cpp
+std::vector<Key> offload_keys();  // schema_offload.cpp
+std::vector<Key> later_keys();    // schema_later.cpp
 
 }  // namespace trireme::config

@@ -121,13 +121,20 @@ std::vector<Key> training_size_keys() {
        .range = from(1, 1e6),
        .field = field<&Plan::training, &TrainingPlan::recompute_every>(),
        .doc = "With gradient_checkpointing full: only every k-th block."},
+      {.name = "training.cpu_checkpointing",
+       .type = Type::boolean,
+       .fallback = "false",
+       .aliases = {{"distributed.offload_activations", kGuides}},
+       .field = field<&Plan::training, &TrainingPlan::cpu_checkpointing>(),
+       .doc = "With gradient_checkpointing full: the inputs of blocks wait in host memory for their backward."},
       {.name = "training.memory_budget",
        .type = Type::integer,
        .optional = true,
        .range = at_least(0),
        .field = field<&Plan::training, &TrainingPlan::memory_budget>(),
-       .doc = "Bytes that a rank may take for weights, optimizer, gradients, activations and workspace. A plan that "
-              "needs more is refused with the cheapest change that fits; unset or 0: no limit."},
+       .doc = "Bytes that a rank may take, beside host memory of offloading, for weights, optimizer, gradients, "
+              "activations and workspace. A plan that needs more is refused with the cheapest change that fits; unset "
+              "or 0: no limit."},
       {.name = "training.seed",
        .type = Type::integer,
        .fallback = "0",
@@ -175,7 +182,7 @@ std::vector<Key> clipping_and_evaluation_keys() {
 const std::vector<Synonym> kPrefetchPolicies = {
     {"backward_pre", "1"}, {"backward_post", "0"}, {"no_prefetch", "0"}, {"none", "0"}};
 
-std::vector<Key> run_keys() {
+std::vector<Key> strategy_keys() {
   return {
       {.name = "distributed.strategy",
        .type = Type::choice,
@@ -285,8 +292,14 @@ std::vector<Key> run_keys() {
        .type = Type::boolean,
        .fallback = "true",
        .field = field<&Plan::distributed, &DistributedPlan::overlap_comm>(),
-       .doc = "Communicate beside the computation, and where ranks update slices, run the update into the next step's "
-              "forward. false: one after another, for comparison."},
+       .doc =
+           "Communicate beside the computation, and where ranks update slices, or in host memory, run the update into "
+           "the next step's forward. false: one after another, for comparison."},
+  };
+}
+
+std::vector<Key> run_keys() {
+  return {
       {.name = "distributed.timeout_seconds",
        .type = Type::integer,
        .fallback = "600",
@@ -369,6 +382,8 @@ std::vector<Key> training_and_run_keys() {
   append(rows, optimizer_keys());
   append(rows, precision_keys());
   append(rows, clipping_and_evaluation_keys());
+  append(rows, strategy_keys());
+  append(rows, offload_keys());
   append(rows, run_keys());
   return rows;
 }

@@ -41,12 +41,12 @@ struct EngineOptions {
   std::int64_t reuse_distance = 0;  // elements; see schedule::Options
   std::int64_t max_live = 0;        // elements, 0: no bound
   int gradient_slots = 2;
-  bool overlap = true;  // of lanes; and of STEP with the next forward, where ranks update slices, or on the host
+  bool overlap = true;      // of lanes; and of STEP with the next forward, where ranks update slices, or on the host
+  int recompute_every = 0;  // every k-th of the units that keep something runs its forward again instead; 0: none
   // In host memory: the optimizer's state with the masters, which is then updated there; with it the weights, where
   // parameters are sharded or one rank has all; the inputs of units that recompute, but the last one's, which is needed
   // at once.
   bool offload_optimizer = false, offload_parameters = false, offload_inputs = false;
-  int recompute_every = 0;       // every k-th of the units that keep something runs its forward again instead; 0: none
   bool measures = false;         // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;

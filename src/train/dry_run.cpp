@@ -84,6 +84,14 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
     total += bytes;
   }
   text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(total));
+  if (step.host_bytes() > 0) {
+    text += fmt::format("host memory of rank {}\n", rank);
+    for (const auto& [owner, bytes] : step.host_memory_by_owner) {
+      text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
+    }
+    text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(step.host_bytes()));
+    if (step.steps_early()) text += "  groups are updated during the backward: no clipping waits for the norm\n";
+  }
   if (step.updates_slices()) {
     std::int64_t largest = 0;
     for (const StorageGroup& group : step.groups) largest = std::max(largest, group.numel * 4);

@@ -81,12 +81,42 @@ std::vector<Candidate> with_more_recomputing(const Candidate& candidate) {
   return candidates;
 }
 
+// The inputs of blocks (1) beside the backward; the sums and the weights once a step, and an update by the host's
+// processor (6); the weights each time that they are gathered (3 more). Only the device's memory is bounded.
+std::vector<Candidate> with_more_on_the_host(const Candidate& candidate) {
+  using config::Offload;
+  std::vector<Candidate> candidates{candidate};
+  const auto add = [&](const Candidate& from, const char* change, int cost) -> config::Plan& {
+    Candidate more = from;
+    more.changes.emplace_back(change);
+    more.cost += cost;
+    return candidates.emplace_back(std::move(more)).plan;
+  };
+  const config::TrainingPlan& training = candidate.plan.training;
+  if (training.gradient_checkpointing == Recompute::full && !training.cpu_checkpointing) {
+    add(candidate, "training.cpu_checkpointing=true", 1).training.cpu_checkpointing = true;
+  }
+  for (std::size_t i = 0, count = candidates.size(); i < count; ++i) {
+    if (candidates[i].plan.distributed.offload_optimizer == Offload::cpu) continue;
+    add(candidates[i], "distributed.offload_optimizer=cpu", 6).distributed.offload_optimizer = Offload::cpu;
+  }
+  for (std::size_t i = 0, count = candidates.size(); i < count; ++i) {
+    const config::DistributedPlan& d = candidates[i].plan.distributed;
+    const bool can = d.offload_optimizer == Offload::cpu && d.offload_param == Offload::none;
+    if (!can || level_of(d.strategy) < 3) continue;
+    add(candidates[i], "distributed.offload_param=cpu", 3).distributed.offload_param = Offload::cpu;
+  }
+  return candidates;
+}
+
 // From the cheapest on.
 std::vector<Candidate> candidates_of(const config::Plan& plan, int world_size) {
   std::vector<Candidate> candidates;
   for (const Candidate& sharded : with_more_sharding(plan, world_size)) {
-    for (const Candidate& candidate : with_more_recomputing(sharded)) {
-      if (!candidate.changes.empty()) candidates.push_back(candidate);
+    for (const Candidate& recomputing : with_more_recomputing(sharded)) {
+      for (const Candidate& candidate : with_more_on_the_host(recomputing)) {
+        if (!candidate.changes.empty()) candidates.push_back(candidate);
+      }
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -101,7 +131,7 @@ std::string mebibytes(std::int64_t bytes) {
 }
 
 std::int64_t planned_bytes(const engine::StepPlan& step) {
-  return step.persistent_bytes + step.arena_bytes;
+  return step.device_bytes();
 }
 
 void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan) {
@@ -118,7 +148,7 @@ void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t 
   }
   if (remedy.empty()) {
     remedy = fmt::format(
-        "no sharding or recomputing fits; the least is {}. Use more ranks, a smaller micro_batch_size "
+        "no sharding, recomputing or offloading fits; the least is {}. Use more ranks, a smaller micro_batch_size "
         "or sequence_length, or raise the budget",
         mebibytes(least));
   }

@@ -293,6 +293,9 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, con
                 .overlap = plan.distributed.overlap_comm,
                 .recompute_every =
                     plan.training.gradient_checkpointing == config::Recompute::full ? plan.training.recompute_every : 0,
+                .offload_optimizer = plan.distributed.offload_optimizer == config::Offload::cpu,
+                .offload_parameters = plan.distributed.offload_param == config::Offload::cpu,
+                .offload_inputs = plan.training.cpu_checkpointing,
                 .measures = plan.monitor.wall_clock_breakdown,
                 .gradient_clipping = plan.training.gradient_clipping,
                 .optimizer = optimizer_of(plan, resume),

@@ -239,7 +239,10 @@ TEST(WrongInputs, OfTheMemoryBudget) {
   const double kept = planned(alone, {}), full = planned(alone, {"training.gradient_checkpointing=full"});
   ASSERT_LT(full, kept);
   expect_refusal(alone, (kept + full) / 2, "gradient_checkpointing=");
-  expect_refusal(alone, 1000, "no sharding or recomputing fits");
+  expect_refusal(alone, 1000, "no sharding, recomputing or offloading fits");
+  const double offloaded = planned(alone, {"distributed.offload_optimizer=cpu"});
+  ASSERT_LT(offloaded, full);
+  expect_refusal(alone, (full + offloaded) / 2, "distributed.offload_optimizer=cpu needs");
   expect_refusal(both, planned(both, {}) - 20000, "distributed.strategy=zero1 needs");
 }
 

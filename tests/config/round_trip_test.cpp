@@ -100,6 +100,12 @@ Plan random_plan(Random& random) {
   if (!fp16 && precision.loss_scale) precision.loss_scale = static_cast<double>(pick(random, 0, 1));
   if (fp16) precision.nonfinite_gradients = NonFiniteGradients::skip;
   precision.min_loss_scale = std::min(precision.min_loss_scale, 1.0);
+  DistributedPlan& distributed = plan.distributed;
+  if (distributed.offload_param == Offload::cpu) {
+    distributed.strategy = Strategy::zero3;
+    distributed.offload_optimizer = Offload::cpu;
+  }
+  if (training.cpu_checkpointing) training.gradient_checkpointing = Recompute::full;
   if (training.min_learning_rate > training.learning_rate) {
     std::swap(training.min_learning_rate, training.learning_rate);
   }

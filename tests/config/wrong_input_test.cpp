@@ -147,7 +147,9 @@ const std::vector<WrongInput> kNotYet = {
     override_case("NoSplit", "data.split=", 2102, "it takes a text"),
     override_case("NoSamples", "data.max_samples=0", 2105, "from 1"),
     override_case("Profile", "monitor.profile={start: 3}", 2190, "not yet"),
-    override_case("Offload", "distributed.offload_optimizer={device: cpu}", 2190, "not yet"),
+    override_case("OffloadToDisk", "distributed.offload_optimizer=nvme", 2190, "not yet"),
+    override_case("OffloadOfWholeParameters", "distributed.offload_param=cpu", 2104, "does not shard parameters"),
+    override_case("CpuCheckpointingAlone", "training.cpu_checkpointing=true", 2104, "gradient_checkpointing=full"),
     override_case("Elastic", "distributed.elastic=true", 2190, "not yet"),
     override_case("WrongTypeOfLaterKey", "distributed.tp=two", 2102, "distributed.tp is two"),
 };
