@@ -201,6 +201,7 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   is_pending_ = schedule::leaves_steps(report_.pass);
   if (options_.measures) report_.seconds = sum_of_seconds();
   move_loss_scale();
+  if (!options.record_spans) report_.spans.clear();
   return report_;
 }
 
@@ -244,12 +245,10 @@ void Engine::run(int program, int index) {
 StepReport::Seconds Engine::sum_of_seconds() const {
   const std::vector<schedule::Span>& spans = report_.spans;
   StepReport::Seconds sum;
-  double computing = 0, whole = 0;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Instruction& instruction = plan_.program(report_.pass).instructions[i];
     const double seconds = spans[i].length();
-    whole = std::max(whole, spans[i].end);
-    if (instruction.lane == schedule::Lane::compute) computing += seconds;
+    if (instruction.lane == schedule::Lane::compute) sum.computing += seconds;
     switch (instruction.op) {
       case Op::forward: sum.forward += seconds; break;
       case Op::recompute: sum.recompute += seconds; break;
@@ -267,7 +266,7 @@ StepReport::Seconds Engine::sum_of_seconds() const {
       case Op::release: break;
     }
   }
-  sum.waiting = std::max(0.0, whole - computing);
+  sum.waiting = schedule::waiting_seconds(plan_.program(report_.pass), spans);
   return sum;
 }
 

@@ -108,10 +108,11 @@ struct StepReport {
   schedule::Pass pass = schedule::Pass::closed;
   std::vector<schedule::Span> spans;  // of plan().program(pass)'s instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
-  // beside the others, as do copy and, of what is in host memory, step; `waiting` is the compute lane's time in no
-  // instruction.
+  // beside the others, as do copy and, of what is in host memory, step. The compute lane's time in instructions
+  // (`computing`), and that in which it waits for another lane; what is left of the step, it is outside both.
   struct Seconds {
-    double forward = 0, recompute = 0, backward = 0, step = 0, gather = 0, reduce = 0, copy = 0, waiting = 0;
+    double forward = 0, recompute = 0, backward = 0, step = 0, gather = 0, reduce = 0, copy = 0, computing = 0,
+           waiting = 0;
   };
   std::optional<Seconds> seconds;
 };

@@ -127,6 +127,19 @@ std::vector<MemoryPoint> memory_curve(const Program& program, const std::vector<
 
 }  // namespace
 
+double waiting_seconds(const Program& program, std::span<const Span> spans) {
+  double waiting = 0, free = 0, end = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    end = std::max(end, spans[i].end);
+    if (program.instructions[i].lane != Lane::compute) continue;
+    double ready = 0;
+    for (const int other : program.instructions[i].waits) ready = std::max(ready, spans[other].end);
+    waiting += std::max(0.0, std::min(ready, spans[i].start) - free);
+    free = spans[i].end;
+  }
+  return waiting + std::max(0.0, end - free);
+}
+
 Timeline summarize(const Program& program, std::vector<Span> spans) {
   TRIREME_CHECK(spans.size() == program.instructions.size(), "a timeline has one span an instruction");
   Timeline timeline;
@@ -138,6 +151,8 @@ Timeline summarize(const Program& program, std::vector<Span> spans) {
   timeline.exposed_s = std::max(0.0, total(reduce) - overlap(compute, reduce));
   timeline.exposed_copy_s = std::max(0.0, total(copy) - overlap(either(compute, reduce), copy));
   timeline.idle_s = std::max(0.0, timeline.step_s - total(compute) - timeline.exposed_s - timeline.exposed_copy_s);
+  timeline.waiting_s = waiting_seconds(program, spans);
+  timeline.outside_s = std::max(0.0, timeline.step_s - total(compute) - timeline.waiting_s);
   timeline.memory = memory_curve(program, spans);
   for (const MemoryPoint& point : timeline.memory) timeline.peak_bytes = std::max(timeline.peak_bytes, point.bytes);
   timeline.spans = std::move(spans);

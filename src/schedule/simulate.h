@@ -33,11 +33,17 @@ struct Timeline {
   double exposed_s = 0;                    // the reduce lane works and the compute lane does not
   double exposed_copy_s = 0;               // the copy lane works and no other does
   double idle_s = 0;                       // none works: all wait for other ranks
+  double waiting_s = 0;                    // the compute lane waits for another lane: for what its next instruction
+                                           // needs, or for the step's end
+  double outside_s = 0;                    // the compute lane could work and does not; 0 in a prediction
   std::vector<MemoryPoint> memory;  // of the device, by time; persistent buffers, and others from first use to last
   std::int64_t peak_bytes = 0;
 
   double communication_s() const { return busy_s[static_cast<int>(Lane::reduce)]; }
 };
+
+// Timeline::waiting_s of these spans.
+double waiting_seconds(const Program& program, std::span<const Span> spans);
 
 // Sums up when the instructions of a program ran. spans.size() == program.instructions.size(); no two of a lane
 // overlap.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -24,12 +25,19 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::vector<std::pair<std::string, double>> breakdown_of(const engine::StepReport& report) {
+// step_seconds: of the whole step, what the loop around the engine takes too.
+std::vector<std::pair<std::string, double>> breakdown_of(const engine::StepReport& report, double step_seconds) {
   if (!report.seconds) return {};
   const engine::StepReport::Seconds& s = *report.seconds;
-  return {{"forward", 1e3 * s.forward}, {"recompute", 1e3 * s.recompute}, {"backward", 1e3 * s.backward},
-          {"step", 1e3 * s.step},       {"gather", 1e3 * s.gather},       {"reduce", 1e3 * s.reduce},
-          {"copy", 1e3 * s.copy},       {"waiting", 1e3 * s.waiting}};
+  return {{"forward", 1e3 * s.forward},
+          {"recompute", 1e3 * s.recompute},
+          {"backward", 1e3 * s.backward},
+          {"step", 1e3 * s.step},
+          {"gather", 1e3 * s.gather},
+          {"reduce", 1e3 * s.reduce},
+          {"copy", 1e3 * s.copy},
+          {"waiting", 1e3 * s.waiting},
+          {"outside", 1e3 * std::max(0.0, step_seconds - s.computing - s.waiting)}};
 }
 
 std::optional<ResumeFacts> facts_of(const checkpoint::Reader* reader) {
@@ -249,7 +257,7 @@ monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double 
           .tokens = position_ * static_cast<std::uint64_t>(plan_.data.sequence_length),
           .memory_bytes = monitor::resident_bytes(),
           .seconds_left = seconds_per_step_ * static_cast<double>(run_.total_steps - step_),
-          .breakdown_ms = breakdown_of(report)};
+          .breakdown_ms = breakdown_of(report, seconds)};
 }
 
 void Trainer::emit(const nlohmann::json& event) {

@@ -88,6 +88,43 @@ TEST(Simulate, DdpHidesWhatTheBackwardCovers) {
     EXPECT_EQ(timeline.communication_s(), kCount + 6 + kReport);
     EXPECT_EQ(timeline.exposed_s, 4 + kReport);
     EXPECT_EQ(timeline.idle_s, 0);
+    EXPECT_EQ(timeline.waiting_s, 4 + kReport);
+  }
+}
+
+// A pause before an instruction that has all it needs is outside; one while a collective is under way is a wait for it.
+TEST(Simulate, OutsideIsWhereTheComputeLaneCouldWork) {
+  const ChainSpec chain = two_units();
+  const Options options{.world_size = 2, .num_micro_batches = 2};
+  const std::vector<Program> programs = lower_all(chain, options);
+  const Timeline planned = simulate(chain, options, programs, round_rates())[0];
+  EXPECT_EQ(planned.outside_s, 0);
+  const auto paused_at = [&](double time) {
+    std::vector<Span> spans = planned.spans;
+    for (Span& span : spans) {
+      if (span.start < time) continue;
+      span.start += 0.25, span.end += 0.25;
+    }
+    return summarize(programs[0], spans);
+  };
+  for (const double time : {1.0, 4.0}) {  // LOSS; BACKWARD and the all-reduce beside it
+    EXPECT_EQ(paused_at(time).outside_s, 0.25) << time;
+    EXPECT_EQ(paused_at(time).waiting_s, planned.waiting_s) << time;
+  }
+  EXPECT_EQ(paused_at(7.0).outside_s, 0);  // the second all-reduce
+  EXPECT_EQ(paused_at(7.0).waiting_s, planned.waiting_s + 0.25);
+}
+
+// Whatever the strategy: work, waits and nothing else.
+TEST(Simulate, ThePredictedComputeLaneWorksOrWaits) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const Case random = make_random_case(seed);
+    const std::vector<Program> programs = lower_all(random.chain, random.options);
+    for (const Timeline& timeline : simulate(random.chain, random.options, programs, round_rates())) {
+      const double compute = timeline.busy_s[static_cast<int>(Lane::compute)];
+      EXPECT_NEAR(compute + timeline.waiting_s, timeline.step_s, 1e-9 * timeline.step_s) << describe(random);
+      EXPECT_LE(timeline.outside_s, 1e-9 * timeline.step_s) << describe(random);
+    }
   }
 }
 
