@@ -1,17 +1,20 @@
-"""The training step of bench/cpu_vs_pytorch as a PyTorch user writes it: eager or torch.compile, one process or DDP over Gloo.
+"""The training step of bench/cpu_vs_pytorch as a PyTorch user writes it: eager or torch.compile, one process, DDP or fully_shard over Gloo.
 
-Writes a JSON line when the first forward begins ({"forward": unix time}) and one a step ({"wall": s, "cpu": s}, CPU time of this process).
+Writes a JSON line when the first forward begins ({"forward": unix time}), one a step ({"wall": s, "cpu": s}, CPU time of this process) and
+one at the end ({"peak": bytes resident at most in the steps after --warm}).
 The plain parts are PyTorch's fastest ones on a CPU: scaled_dot_product_attention, nn.RMSNorm, the fused AdamW, the for-each clip.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 
 class Block(nn.Module):
@@ -65,15 +68,32 @@ class Llama(nn.Module):
 
 def arguments():
     parser = argparse.ArgumentParser()
-    for name in ("layers", "width", "heads", "inner", "vocabulary", "sequence", "batch", "steps"):
+    for name in ("layers", "width", "heads", "inner", "vocabulary", "sequence", "batch", "warm", "steps"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--shard", action="store_true")
     return parser.parse_args()
 
 
 def say(**values):
     print(json.dumps(values), flush=True)
+
+
+def peak_bytes():
+    for line in open("/proc/self/status", encoding="ascii"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+
+
+def shard(model, a, ranks):
+    """Each block a group, the rest one, as PyTorch's own examples have it; their mixed precision, not autocast."""
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (ranks,))
+    dtypes = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32} if a.bf16 else {}
+    policy = MixedPrecisionPolicy(**dtypes)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
 def main():
@@ -84,18 +104,20 @@ def main():
     model = Llama(a)
     if ranks > 1:
         torch.distributed.init_process_group("gloo")
-        model = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        model = shard(model, a, ranks) if a.shard else nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     step_model = torch.compile(model) if a.compile else model
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}], lr=1e-4, fused=True
     )
-    batches = torch.randint(0, 257, (a.steps, a.batch, a.sequence + 1))
+    batches = torch.randint(0, 257, (a.warm + a.steps, a.batch, a.sequence + 1))
     say(forward=time.time())
-    for batch in batches:
+    for step, batch in enumerate(batches):
+        if step == a.warm:
+            pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
         wall, cpu = time.perf_counter(), time.process_time()
-        with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=a.bf16 and not a.shard):
             loss = step_model(batch[:, :-1], batch[:, 1:])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -103,6 +125,7 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         value = loss.item()
         say(wall=time.perf_counter() - wall, cpu=time.process_time() - cpu, loss=value)
+    say(peak=peak_bytes())
     if ranks > 1:
         torch.distributed.destroy_process_group()
 

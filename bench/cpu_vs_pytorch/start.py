@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """start.py [--pairs N]: from the start of the processes to the first forward, beside PyTorch; writes bench/results/cpu_start.json.
 
-The model of run.py. The programs take turns, and each is ended once its first forward has begun (ours after the step that it is part
+The model of run.py, one rank and two with ddp. The programs take turns, and each is ended once its first forward has begun (ours after the step that it is part
 of, whose record tells when that was). A ratio is PyTorch's time over ours in the same pair: above 1 we are sooner. Bytecode is cached and
 the files of both are in memory: each runs once before.
 """
@@ -15,14 +15,15 @@ import statistics
 import tempfile
 import time
 
+import programs
 import run
 
 RESULT = run.ROOT / "bench/results/cpu_start.json"
 
 
-def first_forward_of_peer(bf16, ranks):
+def first_forward_of_peer(case):
     start = time.time()
-    processes = run.start_peer("", False, bf16, ranks, 1)
+    processes = programs.start_peer("", False, case, 1)
     forward = json.loads(processes[0].stdout.readline())["forward"]
     for process in processes:
         process.kill()
@@ -30,32 +31,32 @@ def first_forward_of_peer(bf16, ranks):
     return forward - start
 
 
-def first_forward_of_ours(folder, bf16, ranks):
+def first_forward_of_ours(folder, case):
     start = time.time()
-    process = run.start_ours("", folder, bf16, ranks, 100)
-    while not (records := run.step_records(folder / "run/metrics.jsonl")):
+    process = programs.start_ours("", folder, case, 100)
+    while not (records := programs.step_records(folder / "run/metrics.jsonl")):
         if process.poll() is not None:
             raise SystemExit(f"trireme failed: {process.stderr.read().decode()}")
         time.sleep(0.001)
     first = time.time() - start - records[0]["step_seconds"] + records[0]["data_wait_seconds"]
-    for pid, _ in run.processes_of(process.pid):
+    for pid, _ in programs.processes_of(process.pid):
         os.kill(pid, signal.SIGKILL)
     process.communicate()
     return first
 
 
-def row_of(folder, bf16, ranks, pairs):
-    first_forward_of_ours(folder, bf16, ranks), first_forward_of_peer(bf16, ranks)
+def row_of(folder, case, pairs):
+    first_forward_of_ours(folder, case), first_forward_of_peer(case)
     results = []
     for pair in range(pairs):
         if pair % 2:
-            theirs, ours = first_forward_of_peer(bf16, ranks), first_forward_of_ours(folder, bf16, ranks)
+            theirs, ours = first_forward_of_peer(case), first_forward_of_ours(folder, case)
         else:
-            ours, theirs = first_forward_of_ours(folder, bf16, ranks), first_forward_of_peer(bf16, ranks)
-        print(f"{run.name_of(bf16, ranks)}, pair {pair + 1}: ours {ours:.2f} s, PyTorch {theirs:.2f} s", flush=True)
+            ours, theirs = first_forward_of_ours(folder, case), first_forward_of_peer(case)
+        print(f"{case.name}, pair {pair + 1}: ours {ours:.2f} s, PyTorch {theirs:.2f} s", flush=True)
         results.append((ours, theirs))
     return {
-        "program": run.name_of(bf16, ranks),
+        "program": case.name,
         "pairs": pairs,
         "ours s": round(statistics.median(ours for ours, _ in results), 2),
         "PyTorch s": round(statistics.median(theirs for _, theirs in results), 2),
@@ -71,8 +72,8 @@ def main():
     run.install_peers()
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work)
-        run.prepare_data(folder)
-        rows = [row_of(folder, bf16, ranks, options.pairs) for bf16 in (False, True) for ranks in (1, 2)]
+        programs.prepare_data(folder)
+        rows = [row_of(folder, case, options.pairs) for case in run.CASES if case.strategy == "ddp"]
     record = {
         "bench": "From process start to the first forward, beside PyTorch",
         "command": "bench/cpu_vs_pytorch/start.py",
