@@ -1,5 +1,9 @@
 #include "base/cpu.h"
 
+#include <sched.h>
+
+#include <algorithm>
+
 namespace trireme {
 
 int x86_64_level() {
@@ -12,6 +16,12 @@ int x86_64_level() {
     return 3;
   }
   return 4;
+}
+
+int count_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-// What the processor can do.
+// What the processor can do, and how much of it is ours.
 #pragma once
 
 namespace trireme {
@@ -6,5 +6,7 @@ namespace trireme {
 // The x86-64 level (psABI): 4 AVX-512, 3 AVX2 and FMA, 2 SSE4.2, else 1. Processors have the other features of a level
 // with those.
 int x86_64_level();
+
+int count_cpus();  // logical processors that this process may run on; at least 1
 
 }  // namespace trireme

@@ -74,7 +74,8 @@ int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& envir
   const TorchLoading meanwhile;
   comm::Membership membership = comm::join(environment, plan.distributed.timeout_seconds);
   try {
-    train::Trainer trainer(plan, {.comm = membership.comm.get(), .stop = &stop_requested});
+    train::Trainer trainer(
+        plan, {.comm = membership.comm.get(), .stop = &stop_requested, .local_ranks = environment.local_world_size});
     return trainer.run().stopped ? 75 : 0;
   } catch (const std::exception& error) {
     throw membership.fail(error);

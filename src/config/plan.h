@@ -158,7 +158,8 @@ struct MonitorPlan {
   std::int64_t log_interval;
   std::vector<Receiver> report_to;  // beside the console and metrics.jsonl
   bool wall_clock_breakdown;
-  std::int64_t trace_step;  // 0: none
+  std::int64_t trace_step;    // 0: none
+  int exposed_communication;  // pairs of steps; 0: not measured
   bool operator==(const MonitorPlan&) const = default;
 };
 

@@ -372,6 +372,14 @@ std::vector<Key> run_keys() {
        .field = field<&Plan::monitor, &MonitorPlan::trace_step>(),
        .doc = "The step of which each rank R writes its timeline, planned and measured, into "
               "`OUTPUT_DIR/trace-step-N-rank-R.json`, for chrome://tracing and Perfetto; 0: none."},
+      {.name = "monitor.exposed_communication",
+       .type = Type::integer,
+       .fallback = "0",
+       .range = from(0, 1000),
+       .field = field<&Plan::monitor, &MonitorPlan::exposed_communication>(),
+       .doc = "Before the first step, so many steps with and without their collectives on a model of its own, which is "
+              "thrown away: the difference is what communication costs that nothing hides. Warns (TR2295) where "
+              "communication was to run beside the computing, there is a core for it, and it does not. 0: none."},
   };
 }
 

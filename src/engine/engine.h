@@ -94,6 +94,9 @@ struct StepOptions {
   std::int64_t run_step = 0;    // of the run, for messages: more by the skipped ones; 0: step
   bool stop_requested = false;  // by this rank
   bool record_spans = false;
+  // Collectives do nothing, what waits for them still waits: for measuring what they cost. Weights and losses are void
+  // afterwards.
+  bool silent = false;
 };
 
 struct StepReport {
@@ -160,6 +163,7 @@ class Engine {
   void run(int program, int instruction);
   std::size_t next_program() const;
   StepReport::Seconds sum_of_seconds() const;
+  void skip_collective(const schedule::Instruction& instruction);
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);

@@ -1,7 +1,6 @@
 #include "launch/command_line.h"
 
 #include <dirent.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -113,12 +113,6 @@ const Option& find_option(std::string_view name) {
            "`trireme launch --help` lists them; the worker's own come after its name");
   if (found->kind == Kind::not_yet) refuse(2006, name, "not yet", "leave it out");
   return *found;
-}
-
-int count_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 // Device files, so that a build without CUDA can count too.

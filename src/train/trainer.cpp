@@ -80,6 +80,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
                  facts_of(resumed_.get()), model_ ? &model_->config.model : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
   chain_ = make_training_chain(run_, run_.notices);
+  if (plan_.monitor.exposed_communication > 0) overlap_ = measure_overlap_of_run();
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
     load(*resumed_);
@@ -90,18 +91,27 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
     engine_->state().initialize(plan_.training.seed);
   }
   engine_->refresh_weights();
-  loader_ = std::make_unique<data::Loader>(
-      train_data_, data::SampleOrder{plan_.training.seed, train_data_.num_samples(), plan_.data.shuffle},
-      data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
-                          .split = run_.engine.split,
-                          .data_rank = comm_.rank(),
-                          .num_workers = plan_.data.num_workers,
-                          .prefetch = plan_.data.prefetch_factor});
+  loader_ = std::make_unique<data::Loader>(train_data_, sample_order(),
+                                           data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
+                                                               .split = run_.engine.split,
+                                                               .data_rank = comm_.rank(),
+                                                               .num_workers = plan_.data.num_workers,
+                                                               .prefetch = plan_.data.prefetch_factor});
   loader_->seek(position_);
   held_out_ = open_evaluation_data(plan_, train_data_);
 }
 
 Trainer::~Trainer() = default;
+
+// On the batches of the first step.
+Overlap Trainer::measure_overlap_of_run() {
+  const data::LoaderOptions options{.micro_batch_size = plan_.training.micro_batch_size,
+                                    .split = run_.engine.split,
+                                    .data_rank = comm_.rank(),
+                                    .num_workers = 0};
+  const data::StepBatches batches = data::Loader(train_data_, sample_order(), options).next();
+  return measure_overlap(chain_, run_.engine, comm_, batches.rounds, plan_.monitor.exposed_communication);
+}
 
 void Trainer::begin() {
   begin_attempt();
@@ -140,6 +150,7 @@ void Trainer::begin() {
                         to_string(run_.compute_dtype), comm_.world_size(), comm_.world_size() == 1 ? "" : "s",
                         run_.tokens_per_step));
   emit(event);
+  if (overlap_) tell_overlap(*overlap_);
 }
 
 RunResult Trainer::run() {

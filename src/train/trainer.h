@@ -23,6 +23,7 @@
 #include "monitor/epoch_loss.h"
 #include "monitor/metrics.h"
 #include "train/model_source.h"
+#include "train/overlap.h"
 #include "train/resolve.h"
 #include "train/state_reader.h"
 
@@ -31,6 +32,7 @@ namespace trireme::train {
 struct TrainerOptions {
   comm::Communicator* comm = nullptr;       // outlives the trainer
   const std::atomic<bool>* stop = nullptr;  // set by a signal handler: save at the next step boundary on all ranks, end
+  int local_ranks = 0;                      // that share this machine's cores; 0: all of comm
   bool console = true;                      // rank 0 prints to standard output
   std::function<void(const data::StepBatches&, std::int64_t step)>
       on_batches;                                           // tests: the sample ids of a step, before it runs
@@ -66,6 +68,11 @@ class Trainer {
   void evaluate();
   void emit(const nlohmann::json& event);
   void emit_end(const char* name);
+  Overlap measure_overlap_of_run();
+  data::SampleOrder sample_order() const {
+    return {plan_.training.seed, train_data_.num_samples(), plan_.data.shuffle};
+  }
+  void tell_overlap(const Overlap& overlap);           // of monitor.exposed_communication
   void write_trace(engine::StepReport report);         // of the step that monitor.trace_step asks for
   void tell_epoch(const monitor::StepRecord& record);  // where one ends
   monitor::StepRecord record_of(const engine::StepReport& report, double learning_rate, double seconds);
@@ -82,6 +89,7 @@ class Trainer {
   std::optional<ModelSource> model_;
   ResolvedRun run_;
   Chain chain_;
+  std::optional<Overlap> overlap_;  // until it is told
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<data::Loader> loader_;
   std::vector<std::unique_ptr<monitor::Sink>> sinks_;

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "schedule/draw.h"
@@ -7,6 +10,18 @@
 #include "train/trainer.h"
 
 namespace trireme::train {
+
+void Trainer::tell_overlap(const Overlap& overlap) {
+  emit({{"event", "exposed_communication"},
+        {"step_ms", 1e3 * overlap.step_s},
+        {"without_communication_ms", 1e3 * overlap.silent_s},
+        {"communication_ms", 1e3 * overlap.communication_s},
+        {"exposed_ms", 1e3 * overlap.exposed_s()}});
+  log::info(overlap.words());
+  const int ranks_here = options_.local_ranks > 0 ? options_.local_ranks : comm_.world_size();
+  const int free_cores = count_cpus() - ranks_here * plan_.training.compute_threads;
+  if (const auto complaint = overlap_complaint(overlap, engine_->plan(), free_cores)) log::warn(complaint->what());
+}
 
 // A trace that cannot be written costs the trace, not the run.
 void Trainer::write_trace(engine::StepReport report) {

@@ -1,0 +1,118 @@
+// monitor.exposed_communication: what collectives cost a step because nothing hides them.
+#include "train/overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/failpoint.h"
+#include "models/model.h"
+#include "support/temporary_folder.h"
+#include "train/tiny_run.h"
+
+namespace trireme::testing {
+namespace {
+
+struct Measured {
+  train::Overlap overlap;
+  engine::StepPlan plan;
+};
+
+// Rank 0 of two that share the weights of a Llama of four blocks, on one micro-batch each, under these delays.
+Measured measure(int gather_ahead, const std::string& delays) {
+  LlamaConfig config;
+  config.vocabulary = 64, config.hidden_size = 32, config.intermediate_size = 64, config.num_layers = 4;
+  config.num_heads = 2, config.num_key_value_heads = 2, config.max_positions = 16;
+  const Chain chain = make_chain(config, DType::f32);
+  const std::vector<std::int32_t> zeros(16, 0);
+  std::vector<std::int32_t> positions(16);
+  for (int t = 0; t < 16; ++t) positions[t] = t;
+  const Batch batch{.shape = {1, 16},
+                    .ids = zeros.data(),
+                    .labels = zeros.data(),
+                    .positions = positions.data(),
+                    .starts = zeros.data()};
+  const engine::EngineOptions options{.micro_batch = {1, 16},
+                                      .split = {2, 2},
+                                      .sharding = {.parameters = true, .gradients = true, .optimizer = true},
+                                      .gather_ahead = gather_ahead};
+  const auto comms = comm::make_local(2);
+  std::vector<train::Overlap> overlaps(2);
+  set_failpoints(delays);
+  std::thread other([&] { overlaps[1] = train::measure_overlap(chain, options, *comms[1], {&batch, 1}, 2); });
+  overlaps[0] = train::measure_overlap(chain, options, *comms[0], {&batch, 1}, 2);
+  other.join();
+  set_failpoints("");
+  EXPECT_EQ(overlaps[0].step_s, overlaps[1].step_s) << "all ranks say the same";
+  return {overlaps[0], engine::plan_step(chain, options, 0)};
+}
+
+// 6 units: embedding, 4 blocks, head. Forward and backward of the first five take 30 ms, each gather 20 ms.
+constexpr const char* kDelays =
+    "engine.forward=sleep(30)@every;engine.backward=sleep(30)@every;engine.gather=sleep(20)@every";
+constexpr double kComputing = 10 * 0.030;
+
+TEST(ExposedCommunication, IsWhatUnitsDoNotCover) {
+  const Measured ahead = measure(1, kDelays);
+  EXPECT_GE(ahead.overlap.silent_s, kComputing);
+  EXPECT_GE(ahead.overlap.communication_s, 10 * 0.020);
+  EXPECT_GT(ahead.overlap.hidden_s(), 0.5 * ahead.overlap.communication_s) << ahead.overlap.words();
+  EXPECT_FALSE(train::overlap_complaint(ahead.overlap, ahead.plan, 1));
+}
+
+// The same delays, but weights are gathered only when they are needed.
+TEST(ExposedCommunication, WarnsWhereNothingIsHidden) {
+  const Measured late = measure(0, kDelays);
+  EXPECT_GE(late.overlap.silent_s, kComputing);
+  EXPECT_GE(late.overlap.exposed_s(), 8 * 0.020) << late.overlap.words();
+  const auto complaint = train::overlap_complaint(late.overlap, late.plan, 1);
+  ASSERT_TRUE(complaint) << late.overlap.words();
+  EXPECT_EQ(complaint->code(), 2295);
+  EXPECT_NE(std::string(complaint->what()).find("distributed.gather_ahead"), std::string::npos) << complaint->what();
+  EXPECT_FALSE(train::overlap_complaint(late.overlap, late.plan, 0)) << "no core is free";
+}
+
+// Where the bounds of the warning lie.
+TEST(ExposedCommunication, WarnsOnlyAboutWhatMattersAndCouldBeHidden) {
+  const engine::StepPlan plan = measure(1, "").plan;
+  const auto warns = [&](double step, double silent, double communication, double computing) {
+    return train::overlap_complaint({step, silent, communication, computing}, plan, 1).has_value();
+  };
+  EXPECT_TRUE(warns(2.0, 1.0, 1.0, 1.0));
+  EXPECT_TRUE(warns(1.95, 1.0, 1.0, 1.0));
+  EXPECT_FALSE(warns(1.85, 1.0, 1.0, 1.0));   // 15 % hidden
+  EXPECT_FALSE(warns(1.01, 1.0, 0.01, 1.0));  // it takes no time
+  EXPECT_FALSE(warns(10.0, 0.1, 9.99, 0.1));  // nothing to hide it behind but 0.1 s, and most of that is used
+  engine::StepPlan serial = plan;
+  serial.options.world_size = 1;
+  EXPECT_FALSE(train::overlap_complaint({2, 1, 1, 1}, serial, 1)) << "one rank";
+}
+
+// Measuring leaves no trace in what is trained, and is told.
+TEST(ExposedCommunication, LeavesTheRunAsItIs) {
+  const TemporaryFolder folder;
+  TinyRun plain{.ranks = 2, .micro_batches = 5, .steps = 3, .output_dir = folder.path() / "plain"};
+  plain.overrides = {"distributed.strategy=zero3"};
+  TinyRun measured = plain;
+  measured.output_dir = folder.path() / "measured";
+  measured.overrides.emplace_back("monitor.exposed_communication=2");
+  const TinyResult expected = train_tiny(plain), result = train_tiny(measured);
+  EXPECT_EQ(result.losses, expected.losses);
+  EXPECT_EQ(result.weights_digest, expected.weights_digest);
+  EXPECT_EQ(result.samples, expected.samples);
+  int told = 0;
+  std::ifstream file(measured.output_dir / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event.value("event", "") != "exposed_communication") continue;
+    ++told;
+    EXPECT_GT(event.at("step_ms").get<double>(), 0);
+    EXPECT_GT(event.at("communication_ms").get<double>(), 0);
+  }
+  EXPECT_EQ(told, 1);
+}
+
+}  // namespace
+}  // namespace trireme::testing
