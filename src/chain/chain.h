@@ -17,6 +17,7 @@ struct Chain {
   // A sequence that reaches one of these positions is computed otherwise from its first on (longrope's second set of
   // frequencies): what units kept of it is void then, and rows on both sides do not go into one batch.
   std::vector<std::int64_t> position_borders;
+  std::int64_t table_bytes = 0;         // that units share and keep, whatever the batch
   std::int64_t num_parameters() const;  // logical elements, tied ones once
 };
 

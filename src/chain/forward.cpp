@@ -35,7 +35,8 @@ std::int64_t cache_bytes(const Chain& chain, std::int64_t tokens) {
 std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
   std::int64_t workspace = chain.units.back()->describe(Phase::backward, shape).workspace_bytes;  // the loss
   for (const auto& unit : chain.units) {
-    workspace = std::max(workspace, unit->describe(Phase::forward, shape).workspace_bytes);
+    const UnitCost cost = unit->describe(Phase::forward, shape);
+    workspace = std::max(workspace, cost.workspace_bytes + cost.saved_bytes);
   }
   return 2 * largest_boundary(chain, shape) + workspace;
 }

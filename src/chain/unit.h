@@ -60,7 +60,8 @@ enum class Phase : std::uint8_t { forward, backward };
 // What a unit needs and costs, known without running. Bytes per micro-batch.
 struct UnitCost {
   std::int64_t saved_bytes = 0;      // written by forward, read by backward
-  std::int64_t workspace_bytes = 0;  // of this phase
+  std::int64_t workspace_bytes = 0;  // of this phase; a forward that keeps nothing takes saved_bytes more
+  std::int64_t library_bytes = 0;    // that matrix products of this phase take beside it, at most; an estimate
   double flops = 0;                  // multiply and add count two
   double bytes_moved = 0;
   bool reads_input = true;  // backward: reads the input boundary besides the saved bytes
@@ -78,7 +79,7 @@ struct ForwardArguments {
   std::span<const Tensor> parameters;  // in the order of Unit::parameters()
   std::span<const Tensor> input;       // the boundary before; empty for the first unit
   std::span<const Tensor> output;      // written
-  std::byte* saved = nullptr;          // nullptr: no backward will follow, nothing is kept
+  std::byte* saved = nullptr;          // nullptr: nothing is kept; workspace has saved_bytes more
   std::byte* workspace = nullptr;
   // [B] with batch.past only: what this unit keeps of each row's sequence. Read, and gets the new tokens' part.
   std::span<std::byte* const> caches = {};

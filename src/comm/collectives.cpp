@@ -42,6 +42,11 @@ void exchange(Communicator& comm, Part part) {
   wait_all(transfers);
 }
 
+// Of each parity: what every participant sends here and, where slots are rounded, what goes to every rank.
+int num_chunks_of(const ReduceTypes& types, int participants, int world_size) {
+  return participants + (types.slot != types.wire ? world_size : 0);
+}
+
 // The part of numel elements that a rank sums: slices of equal size, the last ones shorter or empty where they do not
 // come out even.
 struct Parts {
@@ -62,7 +67,7 @@ class OrderedSum {
         sum_(static_cast<std::byte*>(sum)),
         parts_(parts),
         participants_(participants),
-        num_chunks_(participants + (rounds() ? comm.world_size() : 0)),
+        num_chunks_(num_chunks_of(types, participants, comm.world_size())),
         chunk_numel_(chunk_numel_of(num_chunks_, types.wire)),
         stride_(std::min(parts.slice_numel, chunk_numel_) * size_of(types.wire)),
         scratch_(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(2 * num_chunks_ * stride_))) {}
@@ -176,6 +181,12 @@ void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<s
   const auto part = [&](int rank) { return all.subspan(rank * mine.size(), mine.size()); };
   if (!mine.empty() && part(me).data() != mine.data()) std::memcpy(part(me).data(), mine.data(), mine.size());
   exchange(comm, part);
+}
+
+std::int64_t ordered_scratch_bytes(const ReduceTypes& types, std::int64_t slice_numel, int participants,
+                                   int world_size) {
+  const int chunks = num_chunks_of(types, participants, world_size);
+  return 2 * chunks * std::min(slice_numel, chunk_numel_of(chunks, types.wire)) * size_of(types.wire);
 }
 
 void ordered_reduce_scatter(Communicator& comm, const void* slot, const ReduceTypes& types, void* sum,

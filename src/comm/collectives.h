@@ -26,6 +26,10 @@ struct ReduceTypes {
 void ordered_reduce_scatter(Communicator& comm, const void* slot, const ReduceTypes& types, void* sum,
                             std::int64_t slice_numel, int participants, bool first);
 
+// What it takes for chunks that arrive, at most.
+std::int64_t ordered_scratch_bytes(const ReduceTypes& types, std::int64_t slice_numel, int participants,
+                                   int world_size);
+
 // In place on the ranks' own whole accumulators (world_size * slice_numel): this rank's slice becomes the sum in rank
 // order; the others keep what this rank had.
 void ordered_scatter_sums(Communicator& comm, void* accumulator, DType dtype, std::int64_t slice_numel);

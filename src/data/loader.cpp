@@ -54,6 +54,25 @@ struct Made {
 
 }  // namespace
 
+namespace {
+
+std::size_t num_prefetched_of(const LoaderOptions& options) {
+  return static_cast<std::size_t>(options.prefetch) * static_cast<std::size_t>(options.num_workers);
+}
+
+// ids, labels, positions and starts of a step.
+std::size_t num_words(const LoaderOptions& options, std::int64_t sequence) {
+  return static_cast<std::size_t>(options.split.rounds() * 4 * options.micro_batch_size * sequence);
+}
+
+}  // namespace
+
+// Those ahead, and one with the caller.
+std::int64_t loader_bytes(const LoaderOptions& options, std::int64_t sequence) {
+  return static_cast<std::int64_t>((num_prefetched_of(options) + 1) * num_words(options, sequence) *
+                                   sizeof(std::int32_t));
+}
+
 struct Loader::Impl {
   const Dataset& dataset;
   const SampleOrder order;
@@ -80,9 +99,10 @@ struct Loader::Impl {
         sequence(data.sequence_length()),
         step_positions(static_cast<std::uint64_t>(options.split.num_micro_batches) *
                        static_cast<std::uint64_t>(options.micro_batch_size)),
-        num_prefetched(static_cast<std::size_t>(options.prefetch) * static_cast<std::size_t>(options.num_workers)),
+        num_prefetched(num_prefetched_of(options)),
         // One step more than those ahead is with the caller, and each worker holds one that a seek made stale.
-        pool(std::make_shared<Pool>(num_words(), num_prefetched + 1 + static_cast<std::size_t>(options.num_workers))) {}
+        pool(std::make_shared<Pool>(num_words(options, sequence),
+                                    num_prefetched + 1 + static_cast<std::size_t>(options.num_workers))) {}
 
   // Apart from the constructor, so that the destructor joins those that started if one cannot be started.
   void start() {
@@ -101,7 +121,6 @@ struct Loader::Impl {
   std::size_t words_in_round() const {
     return static_cast<std::size_t>(options.micro_batch_size) * static_cast<std::size_t>(sequence);
   }
-  std::size_t num_words() const { return static_cast<std::size_t>(options.split.rounds()) * 4 * words_in_round(); }
 
   void work() {
     std::unique_lock lock(mutex);

@@ -18,6 +18,9 @@ struct LoaderOptions {
   int prefetch = 2;     // steps that each worker makes ahead
 };
 
+// What the steps made ahead take, for samples of T positions.
+std::int64_t loader_bytes(const LoaderOptions& options, std::int64_t sequence);
+
 // This rank's share of one step.
 struct StepBatches {
   std::uint64_t first_position = 0;                 // the step's cursor; the step takes M * B positions

@@ -102,7 +102,9 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
   return comm_;
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  kernels::release_library_memory();
+}
 
 // By a later unit, whose backward came first. A slot that was written before may lack this parameter's gradient:
 // several units share the group.

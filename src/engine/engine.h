@@ -70,10 +70,11 @@ struct StepPlan {
   std::int64_t persistent_bytes = 0, host_persistent_bytes = 0;
   std::int64_t arena_bytes = 0;  // of the programs' arena, or of an evaluation where that takes more
   std::int64_t host_arena_bytes = 0;
-  std::int64_t device_bytes() const { return persistent_bytes + arena_bytes; }
+  std::int64_t device_bytes() const { return persistent_bytes + arena_bytes; }  // of the engine's own memory
   std::int64_t host_bytes() const { return host_persistent_bytes + host_arena_bytes; }
   // "weights", "optimizer state", ..., bytes of this rank on the device and in host memory.
   std::map<std::string, std::int64_t> memory_by_owner, host_memory_by_owner;
+  std::int64_t bytes() const;  // of all owners on the device: what lies outside the engine counts too
   bool overlaps_steps() const { return programs.size() > 1; }
   // Groups are updated before the norm is known: a step that it ends has changed some of them.
   bool steps_early() const;

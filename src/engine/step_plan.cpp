@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "chain/forward.h"
+#include "comm/collectives.h"
 #include "engine/engine.h"
 #include "schedule/lower.h"
 #include "schedule/rank_classes.h"
@@ -129,13 +130,51 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
     }
   }
   std::map<std::string, std::int64_t> owners;
+  std::int64_t persistent = 0;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     const schedule::Buffer& buffer = program.buffers[b];
     const bool counts = is_in_arena(b) ? life[b].first <= peak && peak <= life[b].second : buffer.tier == tier;
     if (counts) owners[owner_of(buffer.kind)] += buffer.bytes;
+    if (buffer.tier == tier && schedule::is_persistent(buffer.kind)) persistent += buffer.bytes;
   }
   owners["arena beyond its peak use"] = arena_bytes - most;
+  const bool on_host = tier == schedule::Tier::host;
+  const std::int64_t between =  // the places of what outlives a pass
+      (on_host ? program.host_persistent_bytes : program.persistent_bytes) - persistent;
+  if (between > 0) owners["scalars"] += between;
   return owners;
+}
+
+// What a step takes outside of the engine's own memory.
+void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan) {
+  std::int64_t library = 0, collectives = 0;
+  for (const auto& unit : chain.units) {
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      library = std::max(library, unit->describe(phase, given.micro_batch).library_bytes);
+    }
+  }
+  const schedule::Options& options = plan.options;
+  const comm::ReduceTypes types = reduce_types(chain, given);
+  const comm::ReduceTypes sums{types.sum, types.sum, types.sum};
+  for (const schedule::Instruction& instruction : plan.program().instructions) {
+    if (instruction.op != schedule::Op::reduce) continue;
+    using enum schedule::ReduceKind;
+    const std::int64_t slice = plan.groups[instruction.group].slice_numel();
+    const int ranks = instruction.scope == schedule::Scope::replicas ? options.replicas : options.shard_ranks();
+    std::int64_t bytes = 0;
+    switch (instruction.reduce) {
+      case reduce_scatter: bytes = comm::ordered_scratch_bytes(types, slice, instruction.participants, ranks); break;
+      case scatter_sums: bytes = comm::ordered_scratch_bytes(sums, slice, ranks, ranks); break;
+      case all_reduce: bytes = comm::ordered_scratch_bytes(sums, slice, ranks, ranks); break;
+      case sum_replicas: bytes = comm::ordered_scratch_bytes(sums, (slice + ranks - 1) / ranks, ranks, ranks); break;
+      case all_gather:
+      case none: break;
+    }
+    collectives = std::max(collectives, bytes);
+  }
+  plan.memory_by_owner["library scratch"] = library;
+  plan.memory_by_owner["collectives"] = collectives;
+  plan.memory_by_owner["tables"] = chain.table_bytes;
 }
 
 // A forward pass, and the gathered groups of one unit behind it.
@@ -169,6 +208,12 @@ bool StepPlan::has_sharded_parameters() const {
 bool StepPlan::steps_early() const {
   return !options.steps_wait && std::any_of(chain.groups.begin(), chain.groups.end(),
                                             [](const schedule::GroupSpec& group) { return group.state_on_host; });
+}
+
+std::int64_t StepPlan::bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [owner, taken] : memory_by_owner) bytes += taken;
+  return bytes;
 }
 
 bool StepPlan::updates_slices() const {
@@ -266,6 +311,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
   plan.memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::device, plan.arena_bytes);
   plan.host_memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::host, plan.host_arena_bytes);
+  add_besides(chain, options, plan);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "base/error.h"
 #include "base/torch_library.h"
@@ -13,9 +14,11 @@ namespace {
 // A thread that set its number has LibTorch told with its first product, so that setting it loads nothing. A worker of
 // OpenMP has set none.
 thread_local bool threads_to_tell = false;
+std::atomic<bool> loaded = false;
 
 const GemmTable& products() {
   static const GemmTable& table = *static_cast<const GemmTable*>(torch_symbol("trireme_gemm_table"));
+  loaded = true;
   if (threads_to_tell) {
     table.set_num_threads(omp_get_max_threads());
     threads_to_tell = false;
@@ -96,6 +99,9 @@ void set_num_threads(int threads) {
   TRIREME_CHECK(threads >= 1, "compute threads must be at least one");
   omp_set_num_threads(threads);
   threads_to_tell = true;
+}
+void release_library_memory() {
+  if (loaded) products().release_memory();
 }
 int num_threads() {
   return omp_get_max_threads();

@@ -13,6 +13,7 @@ struct GemmTable {
   Gemm<bfloat16, bfloat16> bf16;
   Gemm<bfloat16, float> bf16_unrounded;
   Gemm<float16, float> f16_unrounded;
+  void (*release_memory)();
   void (*set_num_threads)(int threads);  // of the calling thread, OpenMP's and the libraries' own
 };
 

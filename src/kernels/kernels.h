@@ -58,8 +58,8 @@ struct Table {
   // y = x * rstd * w over each run of C elements, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N, heads] is kept for the
   // backward. y lies as x does.
   void (*rmsnorm_forward)(const NormShape& shape, const T* x, const T* w, double eps, T* y, Acc* rstd);
-  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw; null: not wanted); dy and dx lie as
-  // x does.
+  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw; null: not wanted); dy and dx lie
+  // as x does.
   void (*rmsnorm_backward)(const NormShape& shape, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
                            bool add_dx, T* dw, bool add_dw);
   // y[n] = (x[n] - mean[n]) * rstd[n] * w + b, rstd[n] = 1 / sqrt(variance(x[n]) + eps); mean and rstd are kept.
@@ -190,9 +190,15 @@ const FlatTable& flat_table(Level level);
 
 // Bytes for forward and backward of the kernels that `threads` compute threads (num_threads() when they run, at most)
 // share.
-// attention_workspace: enough for any number of positions up to that.
-std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, int threads);
+// attention_workspace: enough for any number of positions up to that; what a forward leaves out is the backward's.
+std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, bool backward, int threads);
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C);
+// Gives back what the libraries behind gemm keep for their next product.
+void release_library_memory();
+// What the libraries behind gemm (rounded: to dtype) and gemm_unrounded take for themselves in a product of these
+// sizes: as seen of LibTorch 2.11 on a processor with AVX-512, an estimate elsewhere and for several threads.
+std::int64_t product_scratch(DType dtype, bool rounded, std::int64_t m, std::int64_t n, std::int64_t k, int threads);
+constexpr std::int64_t kAttentionMaxRows = 64;  // of queries in one product of attention
 // cos_sin[positions][D] for `rope`: cosines and sines, times amplitude, of position * frequencies[i], i < D/2. Angles
 // are rounded to float, as the models are trained and run elsewhere.
 void make_rope_table(std::int64_t positions, std::int64_t D, const float* frequencies, double amplitude,

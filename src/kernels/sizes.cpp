@@ -1,4 +1,5 @@
 // Workspace sizes and the RoPE table.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/attention_workspace.h"
@@ -6,12 +7,29 @@
 
 namespace trireme::kernels {
 
-std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, int threads) {
-  return AttentionWorkspace(positions, D, size_of(dtype)).bytes * threads;
+std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, bool backward, int threads) {
+  return AttentionWorkspace(positions, D, size_of(dtype), backward).bytes * threads;
 }
 
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t /*C*/) {
   return (V + 2 + N) * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
+// MKL copies the whole of one operand, `depth` of the inner size at a time, and a panel of the other, beside a part
+// that is always there; narrow fp32 products do without. oneDNN, which computes what is rounded to bf16, blocks for the
+// caches; what is rounded to fp16 is computed in tiles.
+std::int64_t product_scratch(DType dtype, bool rounded, std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  constexpr std::int64_t kFixed = 4205080, kOneDnn = std::int64_t{1} << 20;
+  constexpr std::int64_t kNarrow = 128, kPanel = 384, kLine = 48, kTile = 256;
+  const bool half = size_of(dtype) == 2;
+  if (dtype == DType::f16 && rounded)
+    return product_scratch(dtype, false, std::min(m, kTile), std::min(n, kTile), k, threads);
+  if (half && rounded) return threads * kOneDnn;
+  if (!half && n <= kNarrow) return 0;
+  const std::int64_t depth = k <= kPanel ? std::max(k, kNarrow) : std::min((half ? 2 : 1) * kPanel, (k + 1) / 2);
+  const std::int64_t columns = (n + threads - 1) / threads;
+  const std::int64_t elements = depth * ((columns + kLine - 1) / kLine * kLine + std::min(m, kPanel));
+  return threads * (kFixed + elements * size_of(dtype));
 }
 
 void make_rope_table(std::int64_t positions, std::int64_t D, const float* frequencies, double amplitude,

@@ -19,7 +19,9 @@ void attention_cached(const AttentionShape& shape, const Tensor& qkv, std::span<
 void attention_backward(const AttentionShape& shape, const kernels::Dropout& dropout, const Tensor& qkv,
                         const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const Tensor& dqkv, const Tensor& workspace);
-std::int64_t attention_workspace_bytes(const AttentionShape& shape, DType dtype, int threads);
+std::int64_t attention_workspace_bytes(const AttentionShape& shape, DType dtype, Phase phase, int threads);
+// What the matrix products take besides.
+std::int64_t attention_scratch_bytes(const AttentionShape& shape, DType dtype, int threads);
 
 // The first position that each may see when it sees `window` positions at most, itself among them. out [B, T]
 void starts_in_window(const Batch& batch, std::int64_t window, std::int32_t* out);

@@ -1,5 +1,7 @@
 #include "layers/linear.h"
 
+#include <algorithm>
+
 #include "kernels/kernels.h"
 #include "layers/dispatch.h"
 
@@ -33,6 +35,13 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeigh
       kernels::table<T>().bias_backward(N, O, dy.as<T>(), dw.bias.tensor.as<T>(), dw.bias.add);
     }
   });
+}
+
+std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads) {
+  const auto scratch = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return kernels::product_scratch(dtype, true, m, n, k, threads);
+  };
+  return std::max({scratch(N, O, I), scratch(N, I, O), scratch(O, I, N), scratch(I, O, N)});
 }
 
 void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, bool add) {

@@ -18,6 +18,9 @@ void linear_forward(const Tensor& x, const LinearWeights& w, const Tensor& y, bo
 void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tensor& dx);
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw);
 
+// What the products of such a layer, forward and backward, take beside their operands at most.
+std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads);
+
 // The same for w [O, I] without a bias.
 void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, bool add = false);
 void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx);

@@ -61,6 +61,13 @@ LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& sha
   return workspace;
 }
 
+std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, int threads) {
+  const std::int64_t rows = std::min(shape.N, shape.chunk_rows);
+  const std::int64_t linear = linear_scratch_bytes(dtype, rows, shape.C, shape.rows, threads);
+  if (!sums_in_float(shape, dtype)) return linear;
+  return std::max(linear, kernels::product_scratch(dtype, false, shape.rows, shape.C, rows, threads));
+}
+
 LossResult loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
                              const std::int32_t* labels, const LossHeadWorkspace& workspace) {
   LossResult result{0.0, count_labels(shape, labels)};

@@ -21,6 +21,7 @@ struct LossHeadWorkspace {
   Tensor dweight;
 };
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype);
+std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, int threads);  // of the matrix products
 
 // The sum of losses over rows with a label (>= 0, below V), and their number. hidden [N, C].
 LossResult loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,

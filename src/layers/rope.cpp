@@ -151,6 +151,12 @@ const RopeTable& RopeTables::of(const Batch& batch) const {
   return reaches ? long_table : table;
 }
 
+std::int64_t RopeTables::bytes() const {
+  std::size_t numel = 0;
+  for (const RopeTable& one : {table, long_table}) numel += one == nullptr ? 0 : one->size();
+  return static_cast<std::int64_t>(numel * sizeof(float));
+}
+
 RopeTables make_rope_tables(std::int64_t positions, std::int64_t D, const Rope& rope, const std::string& name) {
   using Kind = RopeScaling::Kind;
   const RopeScaling& s = rope.scaling;

@@ -44,6 +44,7 @@ struct RopeTables {
   RopeTable long_table;       // longrope's other; nullptr: there is none
   std::int64_t boundary = 0;  // the first position that asks for it
   const RopeTable& of(const Batch& batch) const;
+  std::int64_t bytes() const;
 };
 // Throws Error TR1201 with the name of the value for a scaling that cannot be. name: "model.rope_scaling".
 RopeTables make_rope_tables(std::int64_t positions, std::int64_t D, const Rope& rope, const std::string& name);

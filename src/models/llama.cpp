@@ -165,6 +165,7 @@ void add_blocks(const LlamaConfig& c, const TransformerFacts& facts, Chain& chai
   for (const RopeTables& tables : {rope, windowed}) {
     if (tables.long_table != nullptr) chain.position_borders.push_back(tables.boundary);
   }
+  chain.table_bytes = rope.bytes() + (c.windowed_rope ? windowed.bytes() : 0);
   for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
     BlockBuilder builder(c, layer, chain);
     BlockFacts block = builder.declare();

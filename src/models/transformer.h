@@ -111,6 +111,7 @@ class TransformerBlock final : public TransformerUnit {
     Tensor wide;                // with recompute_wide
   };
   struct Pass;  // one call: views and shapes
+  std::int64_t library_bytes(const BatchShape& shape) const;
   Saved place_saved(MemoryLayout& memory, const BatchShape& shape) const;
   Workspace place_workspace(MemoryLayout& memory, Phase phase, const BatchShape& shape) const;
   AttentionShape attention_shape(const BatchShape& shape) const;

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/random.h"
 #include "layers/dispatch.h"
+#include "layers/linear.h"
 #include "models/transformer.h"
 
 namespace trireme {
@@ -76,7 +79,7 @@ TransformerBlock::Workspace TransformerBlock::place_workspace(MemoryLayout& memo
   w.normed = memory.place(facts_.dtype, {N, facts_.C});
   w.norm = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
   w.activated = memory.place(facts_.dtype, {N, facts_.F});
-  w.attention = memory.place(DType::u8, {attention_workspace_bytes(a, facts_.dtype, facts_.threads)});
+  w.attention = memory.place(DType::u8, {attention_workspace_bytes(a, facts_.dtype, phase, facts_.threads)});
   if (has_head_norms()) {
     w.turned = memory.place(facts_.dtype, {N, a.qkv_width()});
     w.heads_rstd = memory.place(acc, {N, a.H + a.K});
@@ -109,15 +112,27 @@ UnitCost TransformerBlock::describe(Phase phase, const BatchShape& shape) const 
   const bool forward = phase == Phase::forward;
   UnitCost cost;
   cost.saved_bytes = saved.size();
-  // Without a backward to follow, what would be kept lies in the workspace.
-  cost.workspace_bytes = workspace.size() + (forward ? saved.size() : 0);
+  cost.workspace_bytes = workspace.size();
   cost.flops = forward ? 2 * N * weights + 2 * attention : 4 * N * weights + 5 * attention;
   if (!forward && facts_.recompute_wide) {
     cost.flops += 2 * N * static_cast<double>(facts_.C * facts_.mlp.up_width(facts_.F));
   }
+  cost.library_bytes = library_bytes(shape);
   cost.bytes_moved = (forward ? 1 : 2) * (weights * static_cast<double>(size_of(facts_.dtype)) +
                                           2.0 * static_cast<double>(saved.size() + boundary_bytes(output(shape))));
   return cost;
+}
+
+// The largest of its matrix products, all of which the backward has, and the forward some.
+std::int64_t TransformerBlock::library_bytes(const BatchShape& shape) const {
+  const AttentionShape a = attention_shape(shape);
+  const std::int64_t heads = a.H * a.D, up = facts_.mlp.up_width(facts_.F);
+  std::int64_t most = attention_scratch_bytes(a, facts_.dtype, facts_.threads);
+  for (const auto& [in, out] : {std::pair(facts_.C, a.qkv_width()), std::pair(heads, facts_.C), std::pair(facts_.C, up),
+                                std::pair(facts_.F, facts_.C)}) {
+    most = std::max(most, linear_scratch_bytes(facts_.dtype, shape.tokens(), in, out, facts_.threads));
+  }
+  return most;
 }
 
 // What attention reads: saved.qkv itself, rotated in the forward, or a copy of it with norms and RoPE.

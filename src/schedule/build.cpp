@@ -225,7 +225,7 @@ class Builder {
     if (keeps) saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
     append(forward.writes, activations_[unit]);
     append(forward.writes, saved_[unit]);
-    append(forward.writes, workspace(unit, micro_batch, spec.forward_workspace_bytes));
+    append(forward.writes, workspace(unit, micro_batch, spec.forward_workspace(keeps)));
   }
 
   // What LOSS and BACKWARD share: the gradient of the input boundary, the slots, the workspace.
@@ -267,7 +267,7 @@ class Builder {
     saved_[unit] = add_buffer(BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes);
     append(recompute.writes, saved_[unit]);
     append(recompute.writes, add_buffer(BufferKind::recomputed_output, unit, -1, micro_batch, spec.output_bytes));
-    append(recompute.writes, workspace(unit, micro_batch, spec.forward_workspace_bytes));
+    append(recompute.writes, workspace(unit, micro_batch, spec.forward_workspace(true)));
   }
 
   void add_backward(int unit, int micro_batch) {

@@ -39,7 +39,7 @@ struct UnitSpec {
   std::vector<int> gradients;  // groups that its backward gives gradients for (trainable ones)
   std::int64_t output_bytes = 0;
   std::int64_t saved_bytes = 0;  // written by forward, read by backward (its input boundary is kept besides)
-  std::int64_t forward_workspace_bytes = 0;
+  std::int64_t forward_workspace_bytes = 0;   // where what is saved has a place of its own
   std::int64_t backward_workspace_bytes = 0;  // LOSS uses this one
   bool backward_reads_input = true;           // whether backward reads the boundary that forward read
   bool recompute = false;                     // forward keeps nothing; it runs again before backward. Not the head
@@ -48,6 +48,9 @@ struct UnitSpec {
   // processor and memory. LOSS takes backward's, RECOMPUTE forward's.
   double forward_flops = 0, backward_flops = 0;
   double forward_bytes_moved = 0, backward_bytes_moved = 0;
+
+  // Of FORWARD, which keeps nothing where it will run again, and of RECOMPUTE.
+  std::int64_t forward_workspace(bool keeps) const { return forward_workspace_bytes + (keeps ? 0 : saved_bytes); }
 };
 
 struct ChainSpec {

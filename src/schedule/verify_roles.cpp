@@ -74,10 +74,10 @@ Accesses of_forward(const Roles& roles, const Instruction& instruction) {
   add(accesses.reads, roles.boundary(BufferKind::activation, unit - 1, micro_batch));
   const bool again = instruction.op == Op::recompute;
   if (!again) add(accesses.writes, roles.boundary(BufferKind::activation, unit, micro_batch));
-  const bool keeps = !spec.recompute && has_backward(roles.chain, unit);
-  if (again || keeps) add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
+  const bool keeps = again || (!spec.recompute && has_backward(roles.chain, unit));
+  if (keeps) add(accesses.writes, {BufferKind::saved, unit, -1, micro_batch, spec.saved_bytes});
   if (again) add(accesses.writes, roles.boundary(BufferKind::recomputed_output, unit, micro_batch));
-  add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.forward_workspace_bytes});
+  add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.forward_workspace(keeps)});
   return accesses;
 }
 

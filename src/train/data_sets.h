@@ -6,6 +6,7 @@
 
 #include "config/plan.h"
 #include "data/dataset.h"
+#include "data/loader.h"
 
 namespace trireme::train {
 
@@ -16,6 +17,9 @@ data::Dataset open_training_data(const config::Plan& plan);
 // What data.eval_split names, in samples of the same kind; none where training.eval_samples is 0, and where the data
 // has no held-out share and the plan does not ask for another split.
 std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan, const data::Dataset& training);
+
+// How this rank's batches are made.
+data::LoaderOptions loader_options(const config::Plan& plan, const MicroBatchSplit& split, int data_rank);
 
 // What a person should know before the start: how many documents are cut.
 std::vector<std::string> notices_of(const data::Dataset& dataset);

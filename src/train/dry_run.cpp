@@ -30,14 +30,19 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
                      mebibytes(static_cast<std::int64_t>(weights.bytes())), to_string(weights.dtype()));
 }
 
-// "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
-std::string describe_groups(const std::vector<StorageGroup>& groups) {
-  std::map<std::int64_t, int, std::greater<>> by_size;
-  for (const StorageGroup& group : groups) ++by_size[group.numel];
-  std::vector<std::string> sizes;
-  for (const auto& [numel, count] : by_size) sizes.push_back(fmt::format("{} x {}", count, numel));
-  return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
-}
+engine::StepPlan plan_with_loader(const config::Plan& plan, const Chain& chain, const ResolvedRun& run, int rank) {
+  engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
+  step.memory_by_owner["loader"] =
+      data::loader_bytes(loader_options(plan, run.engine.split, rank), plan.data.sequence_length);
+  return step;
+  // "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
+  std::string describe_groups(const std::vector<StorageGroup>& groups) {
+    std::map<std::int64_t, int, std::greater<>> by_size;
+    for (const StorageGroup& group : groups) ++by_size[group.numel];
+    std::vector<std::string> sizes;
+    for (const auto& [numel, count] : by_size) sizes.push_back(fmt::format("{} x {}", count, numel));
+    return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
+  }
 
 }  // namespace
 
@@ -52,12 +57,12 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
   if (source) check_tokenizer(*source, dataset, run.notices);
   const Chain chain = make_training_chain(run, run.notices);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
-  engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
-  check_memory_budget(plan, world_size, planned_bytes(step), [&](const config::Plan& changed) {
+  engine::StepPlan step = plan_with_loader(plan, chain, run, rank);
+  check_memory_budget(plan, world_size, step.bytes(), [&](const config::Plan& changed) {
     ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
                                 source ? &source->config.model : nullptr);
     const Chain other_chain = make_training_chain(other, other.notices);
-    return planned_bytes(engine::plan_step(other_chain, other.engine, 0));
+    return plan_with_loader(changed, other_chain, other, 0).bytes();
   });
 
   std::string text = config::explain(plan);

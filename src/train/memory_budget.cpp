@@ -130,10 +130,6 @@ std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-std::int64_t planned_bytes(const engine::StepPlan& step) {
-  return step.device_bytes();
-}
-
 void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan) {
   const std::int64_t budget = plan.training.memory_budget.value_or(0);
   if (budget == 0 || bytes <= budget) return;

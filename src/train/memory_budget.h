@@ -5,20 +5,17 @@
 #include <string>
 
 #include "config/plan.h"
-#include "engine/engine.h"
 
 namespace trireme::train {
 
 std::string mebibytes(std::int64_t bytes);  // "12.3 MiB"
 
-// What rank 0, which has work in every round, takes for weights, optimizer, gradients, activations and workspace.
-// Saving where ranks hold slices takes one whole group in fp32 besides (the dry run says so).
-std::int64_t planned_bytes(const engine::StepPlan& step);
-
 using PlannedBytes = std::function<std::int64_t(const config::Plan& plan)>;
 
-// bytes: what a rank of the plan takes. Throws Error TR2280 where that is above the budget: names both, and of what may
-// be sharded among the ranks or computed again the change that adds least to a step and fits, or that none does.
+// bytes: what rank 0 of the plan, which has work in every round, takes for its steps (StepPlan::bytes()). Saving where
+// ranks hold slices takes one whole group in fp32 besides (the dry run says so). Throws Error TR2280 where that is
+// above the budget: names both, and of what may be sharded among the ranks or computed again the change that adds least
+// to a step and fits, or that none does.
 void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan);
 
 }  // namespace trireme::train

@@ -35,7 +35,7 @@ Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates, s
   add("compute lane idle", timeline.step_s - compute);
   add("reduce lane idle", timeline.step_s - timeline.communication_s());
   text += fmt::format("  {:<28}{:>12} of {} planned\n", "peak memory", mebibytes(timeline.peak_bytes),
-                      mebibytes(planned_bytes(step)));
+                      mebibytes(step.bytes()));
   return prediction;
 }
 

@@ -92,11 +92,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   }
   engine_->refresh_weights();
   loader_ = std::make_unique<data::Loader>(train_data_, sample_order(),
-                                           data::LoaderOptions{.micro_batch_size = plan_.training.micro_batch_size,
-                                                               .split = run_.engine.split,
-                                                               .data_rank = comm_.rank(),
-                                                               .num_workers = plan_.data.num_workers,
-                                                               .prefetch = plan_.data.prefetch_factor});
+                                           loader_options(plan_, run_.engine.split, comm_.rank()));
   loader_->seek(position_);
   held_out_ = open_evaluation_data(plan_, train_data_);
 }
@@ -105,10 +101,8 @@ Trainer::~Trainer() = default;
 
 // On the batches of the first step.
 Overlap Trainer::measure_overlap_of_run() {
-  const data::LoaderOptions options{.micro_batch_size = plan_.training.micro_batch_size,
-                                    .split = run_.engine.split,
-                                    .data_rank = comm_.rank(),
-                                    .num_workers = 0};
+  data::LoaderOptions options = loader_options(plan_, run_.engine.split, comm_.rank());
+  options.num_workers = 0;
   const data::StepBatches batches = data::Loader(train_data_, sample_order(), options).next();
   return measure_overlap(chain_, run_.engine, comm_, batches.rounds, plan_.monitor.exposed_communication);
 }

@@ -51,7 +51,7 @@ TEST(Layers, AttentionRefusesAWorkspaceForFewerThreads) {
   const AttentionShape shape{1, 4, 1, 1, 2};
   const int before = kernels::num_threads();
   kernels::set_num_threads(2);
-  const std::int64_t bytes = attention_workspace_bytes(shape, DType::f32, 1);
+  const std::int64_t bytes = attention_workspace_bytes(shape, DType::f32, Phase::forward, 1);
   std::vector<std::byte> memory(bytes);
   std::vector<float> qkv(4 * 6), out(4 * 2), lse(4);
   const std::vector<std::int32_t> starts(4);

@@ -137,7 +137,7 @@ TEST_P(Layers, Attention) {
     const Derivative expected = attention(s, dropout, qkv, c.inputs.starts, dy);
     const Buffer bqkv(qkv, dtype()), y(dy, dtype()), bdy(dy, dtype()), dqkv(qkv, dtype());
     const Buffer lse(Value{{s.B, s.H * s.T}, std::vector<double>(N * s.H)}, accumulator_of(dtype()));
-    const std::int64_t bytes = attention_workspace_bytes(s, dtype(), 2);
+    const std::int64_t bytes = attention_workspace_bytes(s, dtype(), Phase::backward, 2);
     const Buffer scratch(bytes);
     const Tensor workspace(scratch.data(), DType::u8, {bytes});
     attention_forward(s, dropout, bqkv.tensor(), c.inputs.starts.data(), y.tensor(), lse.tensor(), workspace);

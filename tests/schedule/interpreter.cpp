@@ -55,9 +55,15 @@ std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffe
     case BufferKind::boundary_gradient: return units[buffer.unit].output_bytes;
     case BufferKind::saved: return units[buffer.unit].saved_bytes;
     case BufferKind::workspace:
-      return instruction.op == Op::forward || instruction.op == Op::recompute
-                 ? units[instruction.unit].forward_workspace_bytes
-                 : units[instruction.unit].backward_workspace_bytes;
+      if (instruction.op == Op::forward) {
+        const UnitSpec& unit = units[instruction.unit];
+        const bool has_backward = std::any_of(units.begin(), units.begin() + instruction.unit + 1,
+                                              [](const UnitSpec& other) { return !other.gradients.empty(); });
+        const bool keeps = !unit.recompute && has_backward;
+        return unit.forward_workspace_bytes + (keeps ? 0 : unit.saved_bytes);
+      }
+      return instruction.op == Op::recompute ? units[instruction.unit].forward_workspace_bytes
+                                             : units[instruction.unit].backward_workspace_bytes;
   }
   return 0;
 }

@@ -189,7 +189,7 @@ TEST(OffloadBudget, BelowThePlainPeakIsKept) {
   const TinyResult plain = train(base);
   const TinyRun offloaded = with(base, {"distributed.offload_param=cpu", "training.cpu_checkpointing=true"});
   const auto device_bytes = [](const TinyRun& run) {
-    return train::describe_run(tiny_plan(run), run.ranks, 0).step.device_bytes();
+    return train::describe_run(tiny_plan(run), run.ranks, 0).step.bytes();
   };
   const std::int64_t plain_peak = device_bytes(base), offloaded_peak = device_bytes(offloaded);
   EXPECT_LT(static_cast<double>(offloaded_peak), 0.75 * static_cast<double>(plain_peak));

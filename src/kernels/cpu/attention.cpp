@@ -46,8 +46,8 @@ struct Scratch {
 };
 
 template <class T>
-TRIREME_INLINE Scratch<T> scratch_of_thread(void* workspace, const Shape& s) {
-  const AttentionWorkspace layout(s.positions(), s.D, sizeof(T));
+TRIREME_INLINE Scratch<T> scratch_of_thread(void* workspace, const Shape& s, bool backward) {
+  const AttentionWorkspace layout(s.positions(), s.D, sizeof(T), backward);
   char* base = static_cast<char*>(workspace) + omp_get_thread_num() * layout.bytes;
   return {reinterpret_cast<Acc<T>*>(base + layout.scores), reinterpret_cast<Acc<T>*>(base + layout.gradients),
           reinterpret_cast<Acc<T>*>(base + layout.head),   reinterpret_cast<Acc<T>*>(base + layout.dk),
@@ -295,7 +295,7 @@ void attention_forward(const AttentionShape& shape, const Dropout& dropout, cons
   parallel_blocks(s, [=](int64_t block, int64_t h, int64_t b) {
     const T* sequence = qkv + b * s.T * s.stride();
     const int64_t kv = s.H + h / (s.H / s.K);
-    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s, false);
     with_rule<T>(drop, b, [&](const DropoutRule<Acc<T>>* rule) {
       const Rows r = rows_of_block(block, 0, s, starts + b * s.T);
       DropoutRow<T> dropped = dropout_row<T>(s, rule, h, scratch);
@@ -312,7 +312,7 @@ void attention_cached(const AttentionShape& shape, const T* qkv, const T* const*
   const Shape s{shape};
   parallel_blocks(s, [=](int64_t block, int64_t h, int64_t b) {
     const T* k = key_values[b] + h / (s.H / s.K) * s.D;
-    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s, false);
     const Rows r = rows_of_block(block, past[b], s, starts + b * s.T);
     forward_block(s, r, qkv + b * s.T * s.stride() + h * s.D, {k, k + s.K * s.D, 2 * s.K * s.D}, starts + b * s.T,
                   dropout_row<T>(s, nullptr, h, scratch), out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T,
@@ -331,7 +331,7 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
     const int64_t b = task / s.K, kv = task % s.K, shared = s.H / s.K;
     const T* sequence = qkv + b * s.T * s.stride();
     T* dsequence = dqkv + b * s.T * s.stride();
-    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s);
+    const Scratch<T> scratch = scratch_of_thread<T>(workspace, s, true);
     memset(scratch.dk, 0, s.T * s.D * sizeof(Acc<T>));
     memset(scratch.dv, 0, s.T * s.D * sizeof(Acc<T>));
     with_rule<T>(drop, b, [&](const DropoutRule<Acc<T>>* rule) {

@@ -2,10 +2,10 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/kernels.h"
+
 namespace trireme::kernels {
 namespace {
-
-constexpr std::int64_t kAttentionMaxRows = 64;
 
 // Query rows of a task: fewer for long sequences, so that a block of scores stays in the second-level cache.
 constexpr std::int64_t kAttentionLong = 2048, kAttentionLonger = 8192;
@@ -31,11 +31,12 @@ constexpr std::int64_t attention_dropout_row(std::int64_t T) {
   return (T + 63) / 64 * 64 + 128;
 }
 
-// Byte offsets of one thread's part, each a multiple of 64.
+// Byte offsets of one thread's part, each a multiple of 64. What only the backward uses comes last and, for a forward,
+// has no bytes.
 struct AttentionWorkspace {
-  std::int64_t scores, gradients, weights, weight_gradients, head, dk, dv, factors, bytes;
+  std::int64_t scores, weights, head, factors, gradients, weight_gradients, dk, dv, bytes;
 
-  constexpr AttentionWorkspace(std::int64_t T, std::int64_t D, std::int64_t element_bytes) {
+  constexpr AttentionWorkspace(std::int64_t T, std::int64_t D, std::int64_t element_bytes, bool backward) {
     const std::int64_t accumulator_bytes = element_bytes == 8 ? 8 : 4;
     const std::int64_t block = attention_block(T);
     auto next = [end = std::int64_t{0}](std::int64_t size) mutable {
@@ -44,13 +45,14 @@ struct AttentionWorkspace {
       return offset;
     };
     scores = next(block * accumulator_bytes);
-    gradients = next(block * accumulator_bytes);
     weights = next(block * element_bytes);
-    weight_gradients = next(block * element_bytes);
     head = next(kAttentionMaxRows * D * accumulator_bytes);
-    dk = next(T * D * accumulator_bytes);
-    dv = next(T * D * accumulator_bytes);
     factors = next(attention_dropout_row(T) * accumulator_bytes);
+    const std::int64_t used = backward ? 1 : 0;
+    gradients = next(used * block * accumulator_bytes);
+    weight_gradients = next(used * block * element_bytes);
+    dk = next(used * T * D * accumulator_bytes);
+    dv = next(used * T * D * accumulator_bytes);
     bytes = next(0);
   }
 };

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "kernels/gemm_table.h"
+#include "kernels/torch/mkl_memory.h"
 
 extern "C" {
 void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k, const float* alpha,
@@ -119,6 +120,7 @@ const GemmTable trireme_gemm_table{.f32 = gemm_f32,
                                    .bf16 = gemm_bf16,
                                    .bf16_unrounded = gemm_unrounded_of<bfloat16, gemm_bf16bf16f32_>,
                                    .f16_unrounded = gemm_unrounded_of<float16, gemm_f16f16f32_>,
+                                   .release_memory = release_mkl_memory,
                                    .set_num_threads = use_threads};
 
 }  // namespace trireme::kernels
