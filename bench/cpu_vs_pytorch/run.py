@@ -56,7 +56,7 @@ def row_of(cores, folder, case, pairs, steps, end):
         "compiled": lambda: run_peer(cores, True, case, steps),
     }
     idle = {
-        "ours": run_ours(cores, folder, case, 300, NOTHING)["peak"],
+        "ours": run_ours(cores, folder, case, 3000, NOTHING)["peak"],
         "eager": run_peer(cores, False, case, 2, NOTHING)["peak"],
     }
     run_peer(cores, True, case, 1)  # fills the compiler's cache
