@@ -41,18 +41,6 @@ std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup&
   return gaps;
 }
 
-// The last element becomes infinite, or NaN in fp16, for tests.
-void spoil_last(const std::vector<GradientPlace>& gradients) {
-  for (auto place = gradients.rbegin(); place != gradients.rend(); ++place) {
-    const Tensor& tensor = place->tensor;
-    if (tensor.data == nullptr) continue;
-    constexpr std::uint16_t kHighBits = 0x7f80;
-    std::byte* end = static_cast<std::byte*>(tensor.data) + tensor.bytes();
-    std::memcpy(end - sizeof kHighBits, &kHighBits, sizeof kHighBits);
-    return;
-  }
-}
-
 void gather_slices(comm::Communicator& ranks, const std::byte* mine, std::byte* whole, std::int64_t slice_bytes) {
   const auto size = static_cast<std::size_t>(slice_bytes);
   comm::all_gather(ranks, {mine, size}, {whole, size * static_cast<std::size_t>(ranks.world_size())});
@@ -406,10 +394,11 @@ void Engine::run_report() {
 }
 
 void Engine::set_norm(double squares) {
-  const auto norm = static_cast<float>(std::sqrt(squares) / report_.loss_scale);
+  const float norm = std::abs(static_cast<float>(std::sqrt(squares) / report_.loss_scale));  // a NaN has no sign here
   report_.gradient_norm = norm;
   const double limit = options_.gradient_clipping;
-  report_.clip_factor = limit > 0 && norm > limit ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
+  const bool clips = limit > 0 && norm > limit && std::isfinite(norm);
+  report_.clip_factor = clips ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
   update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor / report_.loss_scale,
              !std::isfinite(norm)};
 }

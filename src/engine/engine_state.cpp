@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
@@ -87,9 +88,10 @@ void Engine::on_non_finite(std::int64_t logical_tensor, int rank) {
 void Engine::move_loss_scale() {
   const auto next = optim::next_loss_scale(options_.loss_scale, loss_scale_, report_.non_finite.has_value());
   if (!next) {
+    std::ostringstream numbers;
+    numbers << loss_scale_.scale << " already; the loss was " << report_.loss;
     throw Error(Error::kNoProgress, place_of_step(),
-                to_string(*report_.non_finite) + " and the loss scale is at its minimum of " +
-                    std::to_string(loss_scale_.scale) + " already; the loss was " + std::to_string(report_.loss),
+                to_string(*report_.non_finite) + "; the loss scale is at its minimum of " + numbers.str(),
                 "mixed_precision=bf16 needs no loss scale; or lower min_loss_scale or learning_rate");
   }
   loss_scale_ = *next;

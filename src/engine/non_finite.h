@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/model_state.h"
 
@@ -20,6 +21,9 @@ std::string to_string(const NonFinite& found);
 // Among all logical tensors, in the order of the chain's parameters, the first with a gradient that is not finite in
 // what this rank updates; -1: none.
 std::int64_t first_non_finite(const Chain& chain, const std::vector<StorageGroup>& groups, const ModelState& state);
+
+// The last element of the last gradient becomes infinite, or NaN in fp16: what the failpoint engine.gradient asks for.
+void spoil_last(const std::vector<GradientPlace>& gradients);
 
 const std::string& logical_name(const Chain& chain, std::int64_t index);
 
