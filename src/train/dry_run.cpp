@@ -35,14 +35,16 @@ engine::StepPlan plan_with_loader(const config::Plan& plan, const Chain& chain, 
   step.memory_by_owner["loader"] =
       data::loader_bytes(loader_options(plan, run.engine.split, rank), plan.data.sequence_length);
   return step;
-  // "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
-  std::string describe_groups(const std::vector<StorageGroup>& groups) {
-    std::map<std::int64_t, int, std::greater<>> by_size;
-    for (const StorageGroup& group : groups) ++by_size[group.numel];
-    std::vector<std::string> sizes;
-    for (const auto& [numel, count] : by_size) sizes.push_back(fmt::format("{} x {}", count, numel));
-    return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
-  }
+}
+
+// "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
+std::string describe_groups(const std::vector<StorageGroup>& groups) {
+  std::map<std::int64_t, int, std::greater<>> by_size;
+  for (const StorageGroup& group : groups) ++by_size[group.numel];
+  std::vector<std::string> sizes;
+  for (const auto& [numel, count] : by_size) sizes.push_back(fmt::format("{} x {}", count, numel));
+  return fmt::format("{} (elements: {})", groups.size(), fmt::join(sizes, ", "));
+}
 
 }  // namespace
 
