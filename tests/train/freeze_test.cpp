@@ -77,19 +77,21 @@ TEST(Freeze, ChangesNoBitOfTheRestUnderAnyStrategy) {
 
 // A checkpoint has every tensor; the frozen ones are as they were drawn (in bf16: rounded), without optimizer state.
 TEST(Freeze, CheckpointsAndExportsHoldAllTensorsAndFrozenOnesAsTheyWere) {
-  for (const bool bf16 : {false, true}) {
+  const auto rounded = [](float value, const std::string& type) {
+    return type == "bf16" ? float(bfloat16(value)) : type == "fp16" ? float(float16(value)) : value;
+  };
+  for (const std::string type : {"no", "bf16", "fp16"}) {
     for (const char* strategy : {"ddp", "zero2", "zero3"}) {
-      SCOPED_TRACE(std::string(strategy) + (bf16 ? ", bf16" : ""));
+      SCOPED_TRACE(strategy + (", " + type));
       const TemporaryFolder folder;
-      TinyRun run{.ranks = 2, .steps = 1, .tied = false, .bf16 = bf16, .output_dir = folder.path() / "all"};
-      run.overrides = {std::string("distributed.strategy=") + strategy, "training.learning_rate=0",
-                       "training.min_learning_rate=0", "training.weight_decay=0"};
-      train(run);
+      TinyRun run{.ranks = 2, .steps = 1, .tied = false, .output_dir = folder.path() / "all"};
+      run.overrides = {std::string("distributed.strategy=") + strategy, "training.mixed_precision=" + type};
+      if (type == "fp16") run.overrides.emplace_back("training.loss_scale=1");
+      train(with(run, {"training.learning_rate=0", "training.min_learning_rate=0", "training.weight_decay=0"}));
       const auto drawn = saved_tensors(run.output_dir);
       run.output_dir = folder.path() / "some";
-      run.overrides = {std::string("distributed.strategy=") + strategy, "training.freeze=[model.layers.*]"};
       run.steps = 4;
-      train(run);
+      train(with(run, {"training.freeze=[model.layers.*]"}));
       const auto saved = saved_tensors(run.output_dir);
       int frozen = 0;
       for (const auto& [name, values] : drawn) {
@@ -98,9 +100,7 @@ TEST(Freeze, CheckpointsAndExportsHoldAllTensorsAndFrozenOnesAsTheyWere) {
         ASSERT_EQ(saved.contains(name), !is_state || !is_frozen) << name;
         if (is_state) continue;
         std::vector<float> expected = values;
-        if (bf16) {
-          for (float& value : expected) value = bfloat16(value);
-        }
+        for (float& value : expected) value = rounded(value, type);
         if (is_frozen) {
           EXPECT_EQ(saved.at(name), expected) << name;
         } else {

@@ -1,6 +1,7 @@
 // What a storage group is: which units share one, how large it gets, and that no number depends on it.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "support/expect_error.h"
@@ -135,6 +136,29 @@ TEST(Wrapping, BucketsBoundGroups) {
                  {"head.no_decay", 256},
                  {"head.decay", 12288}},
                 "9 (elements: 2 x 12288, 2 x 4608, 2 x 3072, 2 x 512, 1 x 256)");
+}
+
+// In a round a set of two blocks is gathered for both at once in the forward and in the backward, and reduced after the
+// second one's gradients; the head, which turns round, once; all units in one set stay gathered for the step.
+TEST(Wrapping, AGroupOfSeveralUnitsIsGatheredForAllOfThemAndReducedOnce) {
+  const TemporaryFolder folder;
+  const auto counts = [&](const std::vector<std::string>& wrapping) {
+    TinyRun run = with({.ranks = 2, .micro_batches = 4, .tied = false, .output_dir = folder.path() / "run"}, wrapping);
+    run = with(run, {"distributed.strategy=zero3", "distributed.gather_ahead=0", "model.num_layers=4"});
+    const engine::StepPlan step = train::describe_run(tiny_plan(run), 2, 1).step;
+    std::map<std::string, std::pair<int, int>> times;  // of a group: gathered, reduced
+    for (const schedule::Instruction& instruction : step.program().instructions) {
+      if (instruction.op == schedule::Op::gather) ++times[step.groups[instruction.group].name].first;
+      if (instruction.op == schedule::Op::reduce) ++times[step.groups[instruction.group].name].second;
+    }
+    return times;
+  };
+  const auto pairs = counts({"distributed.auto_wrap=by_name", "distributed.wrap_names=[layers.0, layers.2, head]"});
+  const std::pair<int, int> both_ways{4, 2}, turning{2, 2}, all_the_time{1, 2};  // of two rounds
+  EXPECT_EQ(pairs.at("layers.0.decay"), both_ways);
+  EXPECT_EQ(pairs.at("layers.2.decay"), both_ways);
+  EXPECT_EQ(pairs.at("head.decay"), turning);
+  EXPECT_EQ(counts({"distributed.auto_wrap=none"}).at("embed.decay"), all_the_time);
 }
 
 // Where parameters lie decides memory and time, never a bit: every policy under every strategy.
