@@ -119,6 +119,8 @@ TEST(Wrapping, BucketsBoundGroups) {
   const std::string line = "5 (elements: 2 x 12288, 2 x 7680, 1 x 1280)";
   const std::vector<std::string> none{"distributed.auto_wrap=none", "distributed.bucket_size=8000"};
   expect_groups(with(untied, none), blocks_apart, line);
+  // The next block's first matrix would still fit beside the block before it, but not the block.
+  expect_groups(with(untied, {"distributed.auto_wrap=none", "distributed.bucket_size=10000"}), blocks_apart, line);
   // Of DeepSpeed's two sizes the smaller governs, and so does a bucket that is smaller than what size asks for.
   expect_groups(with(untied, {"distributed.auto_wrap=none", "distributed.reduce_bucket_size=1000000",
                               "distributed.allgather_bucket_size=8000"}),
