@@ -28,6 +28,7 @@ const std::vector<Axis>& axes() {
       {"micro-batches", true, {{"M=4"}, {"M=5"}, {"M=6"}}},
       {"embedding", true, {{"tied=1"}, {"tied=0"}}},
       {"family", true, {{"gpt2=0"}, {"gpt2=1"}}},
+      {"clipping", true, {{}, {"training.gradient_clipping=0"}}},
       {"ranks", false, {{"ranks=1"}, {"ranks=2"}, {"ranks=3"}, {"ranks=4"}, {"ranks=5"}}},
       {"strategy",
        false,
@@ -42,7 +43,9 @@ const std::vector<Axis>& axes() {
        {{},
         {"training.gradient_checkpointing=selective"},
         {"training.gradient_checkpointing=full"},
-        {"training.gradient_checkpointing=full", "training.recompute_every=2"}}},
+        {"training.gradient_checkpointing=full", "training.recompute_every=2"},
+        {"training.gradient_checkpointing=full", "training.cpu_checkpointing=true"}}},
+      {"offload", false, {{}, {"distributed.offload_optimizer=cpu"}, {"distributed.offload_param=cpu"}}},
       {"overlap", false, {{}, {"distributed.overlap_comm=false"}}},
   };
   return axes;
@@ -65,6 +68,9 @@ bool is_hybrid(const Combination& combination) {
 
 bool is_legal(const Combination& combination) {
   if (has(combination, "ranks=5") && has(combination, "M=4")) return false;
+  const bool shards_parameters = is_hybrid(combination) || has(combination, "distributed.strategy=zero3") ||
+                                 has(combination, "distributed.strategy=shard_grad_op");
+  if (has(combination, "distributed.offload_param=cpu") && !shards_parameters) return false;
   return !is_hybrid(combination) || has(combination, "ranks=4");
 }
 
