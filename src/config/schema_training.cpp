@@ -352,7 +352,8 @@ std::vector<Key> run_keys() {
        .type = Type::boolean,
        .fallback = "false",
        .field = field<&Plan::monitor, &MonitorPlan::wall_clock_breakdown>(),
-       .doc = "Milliseconds of rank 0 for forward, recompute, backward, step, gather, reduce, for waiting (the compute "
+       .doc = "Milliseconds of rank 0 for forward, recompute, backward, step, gather, reduce, copy, for waiting (the "
+              "compute "
               "lane is in no instruction because it needs a collective) and outside all of these (the loader, and "
               "whatever else lies between the instructions)."},
       {.name = "monitor.report_to",

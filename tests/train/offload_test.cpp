@@ -1,6 +1,8 @@
 // What is in host memory changes no bit, and the device keeps what the formulas say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -115,6 +117,49 @@ TEST(OffloadSettings, ChangeNoBit) {
   TinyRun hybrid{.ranks = 4, .micro_batches = 6, .steps = 3};
   hybrid.overrides = {"distributed.strategy=hybrid_shard", "distributed.dp_shard=2"};
   expect_same_bits(with(hybrid, kAll), train(hybrid));
+}
+
+// fp16 with its loss scale, bf16 sums, and a step that is left out because a gradient was not finite: the units'
+// weights are fetched all the same and are those before.
+TEST(OffloadPrecision, ChangesNoBitWhereStepsAreSkipped) {
+  const Overrides settings[] = {
+      {"training.mixed_precision=fp16"},
+      {"training.mixed_precision=bf16", "training.grad_accum_dtype=bf16", "training.nonfinite_gradients=skip"},
+      {"training.nonfinite_gradients=skip", "training.gradient_clipping=0"}};
+  for (const Overrides& setting : settings) {
+    for (const auto& [strategy, mode] :
+         {std::pair("ddp", kOptimizer), std::pair("zero1", kOptimizer), std::pair("zero3", kAll)}) {
+      TinyRun run = with({.ranks = 2, .micro_batches = 4, .steps = 5}, setting);
+      run = with(run, {std::string("distributed.strategy=") + strategy});
+      // Rank 1, in the third of its ten rounds: four units each.
+      const auto spoiled = [](const TinyRun& of) {
+        set_failpoints("engine.gradient=spoil@rank1@10");
+        TinyResult result = train(of);
+        set_failpoints("");
+        return result;
+      };
+      SCOPED_TRACE(setting.front() + ", " + strategy);
+      const TinyResult plain = spoiled(run), offloaded = spoiled(with(run, mode));
+      EXPECT_TRUE(std::any_of(plain.gradient_norms.begin(), plain.gradient_norms.end(),
+                              [](double norm) { return !std::isfinite(norm); }));
+      EXPECT_EQ(offloaded.losses, plain.losses);
+      EXPECT_EQ(offloaded.weights_digest, plain.weights_digest);
+      EXPECT_TRUE(offloaded.all_ranks_equal);
+    }
+  }
+}
+
+// An update during the backward cannot be taken back: the error says so.
+TEST(OffloadPrecision, SaysThatAnEarlyUpdateHasHappened) {
+  TinyRun run{.micro_batches = 2, .steps = 3};
+  run = with(run, kOptimizer);
+  set_failpoints("engine.gradient=spoil@rank0@2");
+  const std::string early = expect_error(1302, [&] { train(with(run, {"training.gradient_clipping=0"})); });
+  EXPECT_NE(early.find("go on from a checkpoint"), std::string::npos) << early;
+  set_failpoints("engine.gradient=spoil@rank0@2");
+  const std::string waiting = expect_error(1302, [&] { train(run); });
+  EXPECT_NE(waiting.find("are those of the step before"), std::string::npos) << waiting;
+  set_failpoints("");
 }
 
 // Copies and host updates that come late, and all else too, change no bit.
