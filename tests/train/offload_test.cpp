@@ -237,7 +237,7 @@ TEST(OffloadBudget, BelowThePlainPeakIsKept) {
     return train::describe_run(tiny_plan(run), run.ranks, 0).step.bytes();
   };
   const std::int64_t plain_peak = device_bytes(base), offloaded_peak = device_bytes(offloaded);
-  EXPECT_LT(static_cast<double>(offloaded_peak), 0.75 * static_cast<double>(plain_peak));
+  ASSERT_LT(offloaded_peak, plain_peak);
   const std::string budget = "training.memory_budget=" + std::to_string((plain_peak + offloaded_peak) / 2);
   const std::string refusal = expect_error(2280, [&] { device_bytes(with(base, {budget})); });
   EXPECT_NE(refusal.find("distributed.offload_"), std::string::npos) << refusal;
