@@ -4,7 +4,9 @@
 #include <set>
 #include <thread>
 
+#include "chain/forward.h"
 #include "memory/count/count.h"
+#include "models/model.h"
 #include "support/temporary_folder.h"
 #include "train/dry_run.h"
 #include "train/tiny_run.h"
@@ -142,6 +144,34 @@ const Case kCases[] = {
 
 INSTANTIATE_TEST_SUITE_P(Plans, PlannedMemory, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// What a forward keeps has a place of its own, unless it keeps nothing; what only a backward uses is not the forward's.
+TEST(PlannedMemory, NothingIsCountedTwice) {
+  LlamaConfig config;
+  config.vocabulary = 512, config.hidden_size = 256, config.intermediate_size = 704, config.num_layers = 2;
+  config.num_heads = 4, config.num_key_value_heads = 4, config.max_positions = 128;
+  const Chain chain = make_chain(config, DType::f32);
+  const BatchShape shape{4, 128};
+  const UnitCost block = chain.units[1]->describe(Phase::forward, shape);
+  EXPECT_GT(block.saved_bytes, 0);
+  EXPECT_LT(block.workspace_bytes, block.saved_bytes);
+  EXPECT_GE(forward_bytes(chain, shape), block.workspace_bytes + block.saved_bytes) << "an evaluation keeps nothing";
+  const auto workspace_of = [&](int recompute_every, schedule::Op op) {
+    const engine::EngineOptions options{.micro_batch = shape, .split = {1, 1}, .recompute_every = recompute_every};
+    const engine::StepPlan plan = engine::plan_step(chain, options, 0);
+    for (const schedule::Instruction& instruction : plan.program().instructions) {
+      if (instruction.op != op || instruction.unit != 1) continue;
+      const int workspace = find(plan.program(), instruction.writes, schedule::BufferKind::workspace);
+      return plan.program().buffers[workspace].bytes;
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(workspace_of(0, schedule::Op::forward), block.workspace_bytes);
+  EXPECT_EQ(workspace_of(1, schedule::Op::forward), block.workspace_bytes + block.saved_bytes);
+  EXPECT_EQ(workspace_of(1, schedule::Op::recompute), block.workspace_bytes);
+  EXPECT_LT(2 * kernels::attention_workspace(DType::f32, 512, 64, false, 1),
+            kernels::attention_workspace(DType::f32, 512, 64, true, 1) + 64 * 64 * 4 + 4096);
+}
 
 }  // namespace
 }  // namespace trireme::testing

@@ -69,10 +69,11 @@ TEST_P(Units, Block) {
         grad_input(x, dtype());
     const UnitCost cost = unit.describe(Phase::forward, batch.shape);
     const Buffer saved(cost.saved_bytes), workspace(cost.workspace_bytes);
+    const Buffer workspace_and_saved(cost.workspace_bytes + cost.saved_bytes);
     const Buffer workspace_backward(unit.describe(Phase::backward, batch.shape).workspace_bytes);
     const Tensor in[] = {input.tensor()}, out[] = {output.tensor()}, out_again[] = {again.tensor()};
     const Tensor dout[] = {grad_output.tensor()}, din[] = {grad_input.tensor()};
-    unit.forward({batch, p, in, out_again, nullptr, workspace.data()});
+    unit.forward({batch, p, in, out_again, nullptr, workspace_and_saved.data()});
     unit.forward({batch, p, in, out, saved.data(), workspace.data()});
     const Gradients gradients(expected, 1, dtype(), add, random_);
     unit.backward({batch, p, in, dout, din, gradients.places, saved.data(), workspace_backward.data()});

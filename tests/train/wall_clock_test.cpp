@@ -60,8 +60,8 @@ TEST(WallClock, TellsALateLoaderFromLateCollectives) {
   const nlohmann::json collectives = last("engine.reduce=sleep(30)@every");  // 2 rounds of at least 4 groups
   EXPECT_GT(collectives.at("waiting").get<double>(), 200);
   EXPECT_GT(collectives.at("reduce").get<double>(), 200);
-  EXPECT_LT(collectives.at("outside").get<double>(), 100);
-  EXPECT_LT(loader.at("reduce").get<double>(), 100);
+  EXPECT_GT(collectives.at("waiting").get<double>(), collectives.at("outside").get<double>());
+  EXPECT_GT(loader.at("outside").get<double>(), collectives.at("outside").get<double>());
 }
 
 }  // namespace

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include "memory/count/count.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names of the C library's own.
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -21,6 +23,7 @@ void* __libc_realloc(void*, std::size_t);
 void* __libc_memalign(std::size_t, std::size_t);
 void __libc_free(void*);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace trireme::testing {
 namespace {
@@ -176,7 +179,7 @@ void free(void* data) {
 }
 void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   const long result = syscall(SYS_mmap, address, bytes, protection, flags, file, offset);
-  void* data = reinterpret_cast<void*>(result);
+  void* data = std::bit_cast<void*>(result);
   if (data != MAP_FAILED && (flags & MAP_ANONYMOUS) != 0 && bytes >= trireme::testing::kFollowed) {
     using trireme::testing::kLibrary;
     const bool by_library = trireme::testing::kind_of(__builtin_return_address(0)) == kLibrary;
