@@ -281,7 +281,8 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.options = {.world_size = world_size,
                   .replicas = world_size / shard_ranks,
                   .num_micro_batches = options.split.num_micro_batches,
-                  .reduce_each_micro_batch = options.reduce_each_micro_batch,
+                  // Where each rank has one, a sum of its own would be a copy of it, in a wider type on the wire.
+                  .reduce_each_micro_batch = options.reduce_each_micro_batch || options.split.rounds() == 1,
                   .compute_element_bytes = size_of(chain.compute_dtype),
                   .wire_element_bytes = size_of(reduce_types(chain, options).wire),
                   .accumulator_element_bytes = size_of(options.accumulator_dtype),

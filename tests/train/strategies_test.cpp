@@ -1,6 +1,7 @@
 // Every strategy is the serial run, bit for bit, and keeps the memory that its row of the table says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -209,6 +210,34 @@ TEST(Recompute, ChangesNoBitAndKeepsLess) {
   EXPECT_LT(selective, all);
   // Eight blocks keep 8 x (width 64 + 3 x 192 ...) rows; with full one block's and eight inputs.
   EXPECT_LT(full, all * 2 / 5);
+}
+
+// With one micro-batch a rank, what is sent is the gradient itself: no copy in fp32, and the bits of the serial run
+// even where sums of several would be another order.
+TEST(Strategies, OneMicroBatchARankIsReducedAsItIs) {
+  const auto accumulates = [](int micro_batches) {
+    LlamaConfig config;
+    config.vocabulary = 64, config.hidden_size = 32, config.intermediate_size = 64, config.num_layers = 2;
+    config.num_heads = 2, config.num_key_value_heads = 2, config.max_positions = 16;
+    const Chain chain = make_chain(config, DType::bf16);
+    const engine::EngineOptions options{.micro_batch = {1, 16}, .split = {micro_batches, 2}};
+    const engine::StepPlan plan = engine::plan_step(chain, options, 0);
+    const auto& instructions = plan.program().instructions;
+    return std::any_of(instructions.begin(), instructions.end(),
+                       [](const auto& instruction) { return instruction.op == schedule::Op::accumulate; });
+  };
+  EXPECT_FALSE(accumulates(2));
+  EXPECT_TRUE(accumulates(4));
+  for (const bool bf16 : {false, true}) {
+    const TinyRun base{.micro_batches = 3, .steps = 6, .reduce_each_micro_batch = true, .bf16 = bf16};
+    const TinyResult serial = train(base);
+    TinyRun run = base;
+    run.ranks = 3;
+    run.reduce_each_micro_batch = false;
+    for (const char* strategy : {"ddp", "zero1"}) {
+      expect_same_bits(with(run, {std::string("distributed.strategy=") + strategy}), serial);
+    }
+  }
 }
 
 struct Row {
