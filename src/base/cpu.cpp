@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <fstream>
 
 namespace trireme {
 
@@ -16,6 +17,16 @@ int x86_64_level() {
     return 3;
   }
   return 4;
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
 }
 
 int count_cpus() {

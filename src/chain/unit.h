@@ -63,6 +63,8 @@ struct UnitCost {
   std::int64_t workspace_bytes = 0;  // of this phase; a forward that keeps nothing takes saved_bytes more
   std::int64_t library_bytes = 0;    // that matrix products of this phase take beside it, at most; an estimate
   double flops = 0;                  // multiply and add count two
+  double attention_flops = 0;        // among them; the others are matrix products
+  std::int64_t smallest_side = 0;    // of those products' m, n and k
   double bytes_moved = 0;
   bool reads_input = true;  // backward: reads the input boundary besides the saved bytes
 };

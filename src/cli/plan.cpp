@@ -11,6 +11,7 @@
 #include "cli/parse.h"
 #include "schedule/draw.h"
 #include "train/dry_run.h"
+#include "train/measure_rates.h"
 #include "train/prediction.h"
 
 namespace trireme::cli {
@@ -35,7 +36,8 @@ PlanCommand parse_plan(Arguments arguments) {
   app.add_option("--rank", command.rank, "the rank to look at (0)");
   app.add_option("--schedule", command.schedule_file,
                  "write the timeline here, for chrome://tracing and ui.perfetto.dev");
-  app.add_option("--rates", rates, "JSON file with the speeds of processor and network");
+  app.add_option("--rates", rates,
+                 "JSON file with the speeds of processor and network; by default what `trireme bench` wrote");
   parse(app, arguments);
   if (command.ranks < 1) {
     throw Error(2011, "command line: --ranks", "is " + std::to_string(command.ranks), "a run has at least one rank");
@@ -45,8 +47,9 @@ PlanCommand parse_plan(Arguments arguments) {
                 "is " + std::to_string(command.rank) + ", but --ranks is " + std::to_string(command.ranks),
                 "ranks are counted from 0 to " + std::to_string(command.ranks - 1));
   }
-  if (!rates.empty()) command.rates = schedule::read_rates(rates);
   command.plan = load_plan_of(app.get_name(), std::move(config), std::move(words));
+  command.rates =
+      rates.empty() ? train::rates_here(command.plan.training.compute_threads) : schedule::read_rates(rates);
   return command;
 }
 

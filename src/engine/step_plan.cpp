@@ -50,6 +50,9 @@ schedule::ChainSpec describe_chain(const Chain& chain, const std::vector<Storage
     out.backward_reads_input = backward.reads_input && u > 0;
     out.forward_flops = forward.flops;
     out.backward_flops = std::max(0.0, backward.flops - spared_flops(chain, unit, shape));
+    out.forward_attention_flops = forward.attention_flops;
+    out.backward_attention_flops = backward.attention_flops;
+    out.smallest_side = backward.smallest_side;
     out.forward_bytes_moved = forward.bytes_moved;
     out.backward_bytes_moved = backward.bytes_moved;
     if (out.saved_bytes > 0) out.recompute = recompute_every > 0 && keeping++ % recompute_every == 0;

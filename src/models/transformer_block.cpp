@@ -117,6 +117,8 @@ UnitCost TransformerBlock::describe(Phase phase, const BatchShape& shape) const 
   if (!forward && facts_.recompute_wide) {
     cost.flops += 2 * N * static_cast<double>(facts_.C * facts_.mlp.up_width(facts_.F));
   }
+  cost.attention_flops = (forward ? 2 : 5) * attention;
+  cost.smallest_side = std::min({shape.tokens(), facts_.C, a.qkv_width(), facts_.F});
   cost.library_bytes = library_bytes(shape);
   cost.bytes_moved = (forward ? 1 : 2) * (weights * static_cast<double>(size_of(facts_.dtype)) +
                                           2.0 * static_cast<double>(saved.size() + boundary_bytes(output(shape))));

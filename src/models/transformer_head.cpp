@@ -61,6 +61,7 @@ UnitCost TransformerHead::describe(Phase phase, const BatchShape& shape) const {
   const double rows = static_cast<double>(is_loss ? shape.tokens() : shape.batch);
   UnitCost cost;
   cost.workspace_bytes = memory.size();
+  cost.smallest_side = std::min({shape.tokens(), facts_.loss_chunk_tokens, facts_.C, facts_.padded_vocabulary});
   cost.library_bytes = loss_head_scratch_bytes(loss_shape(shape), facts_.dtype, facts_.threads);
   cost.flops = (is_loss ? 6 : 2) * rows * weights;
   cost.bytes_moved = (is_loss ? 3 : 1) * (weights + rows * static_cast<double>(facts_.padded_vocabulary)) *

@@ -48,6 +48,8 @@ struct UnitSpec {
   // processor and memory. LOSS takes backward's, RECOMPUTE forward's.
   double forward_flops = 0, backward_flops = 0;
   double forward_bytes_moved = 0, backward_bytes_moved = 0;
+  double forward_attention_flops = 0, backward_attention_flops = 0;  // among the operations; the others are products
+  std::int64_t smallest_side = 0;                                    // of its products' m, n and k
 
   // Of FORWARD, which keeps nothing where it will run again, and of RECOMPUTE.
   std::int64_t forward_workspace(bool keeps) const { return forward_workspace_bytes + (keeps ? 0 : saved_bytes); }

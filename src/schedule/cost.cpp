@@ -83,19 +83,22 @@ std::int64_t wire_bytes(const ChainSpec& chain, const Options& options, const In
 
 double seconds(const ChainSpec& chain, const Options& options, const Program& program, const Instruction& instruction,
                const Rates& rates) {
-  const auto unit_seconds = [&](double flops, double bytes) {
-    return std::max(flops / rates.flops_per_s, bytes / rates.bytes_moved_per_s);
+  const std::int64_t element = options.compute_element_bytes;
+  const auto unit_seconds = [&](const UnitSpec& unit, double flops, double attention, double bytes) {
+    const double computing = (flops - attention) / rates.product_flops_per_s(element, unit.smallest_side) +
+                             attention / rates.attention_flops_per_s(element);
+    return std::max(computing, bytes / rates.bytes_moved_per_s);
   };
   switch (instruction.op) {
     case Op::forward:
     case Op::recompute: {
       const UnitSpec& unit = chain.units[instruction.unit];
-      return unit_seconds(unit.forward_flops, unit.forward_bytes_moved);
+      return unit_seconds(unit, unit.forward_flops, unit.forward_attention_flops, unit.forward_bytes_moved);
     }
     case Op::loss:
     case Op::backward: {
       const UnitSpec& unit = chain.units[instruction.unit];
-      return unit_seconds(unit.backward_flops, unit.backward_bytes_moved);
+      return unit_seconds(unit, unit.backward_flops, unit.backward_attention_flops, unit.backward_bytes_moved);
     }
     case Op::accumulate: return touched_bytes(program, instruction) / rates.bytes_moved_per_s;
     case Op::norm: return norm_bytes(chain, options) / rates.bytes_moved_per_s;
@@ -110,7 +113,9 @@ double seconds(const ChainSpec& chain, const Options& options, const Program& pr
   }
   const std::int64_t bytes = wire_bytes(chain, options, instruction);
   if (bytes == 0) return 0;
-  return phases(instruction) * rates.collective_latency_s + static_cast<double>(bytes) / rates.collective_bytes_per_s;
+  const bool runs_beside_units = instruction.op == Op::gather || instruction.op == Op::reduce;
+  const double speed = runs_beside_units ? rates.gradient_bytes_per_s() : rates.collective_bytes_per_s;
+  return phases(instruction) * rates.collective_latency_s + static_cast<double>(bytes) / speed;
 }
 
 }  // namespace trireme::schedule

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "schedule/draw.h"
+#include "train/measure_rates.h"
 #include "train/prediction.h"
 #include "train/trainer.h"
 
@@ -26,7 +27,7 @@ void Trainer::tell_overlap(const Overlap& overlap) {
 // A trace that cannot be written costs the trace, not the run.
 void Trainer::write_trace(engine::StepReport report) {
   const engine::StepPlan& step = engine_->plan();
-  const schedule::Rates rates;
+  const schedule::Rates rates = rates_here(plan_.training.compute_threads);
   const schedule::Program& program = step.program(report.pass);
   const schedule::Timeline planned = predict(step, rates, report.pass).timeline;
   const schedule::Timeline measured = schedule::summarize(program, std::move(report.spans));
@@ -40,10 +41,11 @@ void Trainer::write_trace(engine::StepReport report) {
   }
   if (!is_first_rank()) return;
   log::info(
-      fmt::format("step {} took {:.1f} ms, {:.1f} ms of it communication that nothing hid; planned without "
-                  "calibration: {:.1f} and {:.1f} ms; {}",
-                  step_, measured.step_s * 1e3, measured.exposed_s * 1e3, planned.step_s * 1e3, planned.exposed_s * 1e3,
-                  file.string()));
+      fmt::format("step {} took {:.1f} ms, {:.1f} ms of it communication that nothing hid; planned {}: {:.1f} and "
+                  "{:.1f} ms; {}",
+                  step_, measured.step_s * 1e3, measured.exposed_s * 1e3,
+                  rates.source.empty() ? "without calibration" : "from measured rates", planned.step_s * 1e3,
+                  planned.exposed_s * 1e3, file.string()));
 }
 
 }  // namespace trireme::train

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -23,8 +24,10 @@ class PlanCommand : public ::testing::Test {
   ProcessResult plan(const std::vector<std::string>& more) const {
     std::vector<std::string> command{TRIREME_BINARY, "plan", config_.string()};
     command.insert(command.end(), more.begin(), more.end());
-    return run(command);
+    return run(command, cache());
   }
+  // Where rates are left and looked for: not the user's own.
+  std::map<std::string, std::string> cache() const { return {{"XDG_CACHE_HOME", folder_.path() / "cache"}}; }
   fs::path rates(const std::string& bytes_per_s) const {
     const fs::path path = folder_.path() / "rates.json";
     std::ofstream(path) << "{\"flops_per_s\": 1e9, \"bytes_moved_per_s\": 1e9, \"optimizer_bytes_per_s\": 1e9, "
@@ -62,6 +65,19 @@ TEST_F(PlanCommand, PrintsWhatADryRunDoesThenThePredictionAndTheDrawing) {
   }
   EXPECT_EQ(lanes, 6) << rest;  // two of the step, of its first round and of its last
   EXPECT_FALSE(fs::exists(folder_.path() / "run"));
+}
+
+// `bench` on two processes, and `plan` finds what it wrote for as many compute threads, and for no others.
+TEST_F(PlanCommand, TakesTheRatesThatBenchLeft) {
+  const ProcessResult bench = run({TRIREME_BINARY, "bench", "--seconds", "0.01", "--machine", "a shared one"}, cache());
+  ASSERT_EQ(bench.exit_code, 0) << bench.err;
+  EXPECT_GT(number("\n" + bench.out, "collectives beside computing"), 0);
+  const ProcessResult result = plan({"training.compute_threads=1", "--ranks", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("(a shared one)"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("uncalibrated"), std::string::npos);
+  EXPECT_NE(plan({"training.compute_threads=2", "--ranks", "2"}).out.find("uncalibrated"), std::string::npos);
+  EXPECT_EQ(run({TRIREME_BINARY, "bench", "--ranks", "0"}, cache()).exit_code, 2);
 }
 
 TEST_F(PlanCommand, WritesATraceOfEveryInstructionAndNothingElse) {

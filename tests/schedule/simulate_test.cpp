@@ -92,6 +92,24 @@ TEST(Simulate, DdpHidesWhatTheBackwardCovers) {
   }
 }
 
+// Products at the rate of their size and type, attention at its own; gathers and reductions as they are under load.
+TEST(Simulate, TakesTheRateOfEachKindOfWork) {
+  ChainSpec chain = two_units();
+  chain.units[0].forward_attention_flops = 40;  // of 100
+  chain.units[0].smallest_side = 300;
+  const Options options{.world_size = 2, .num_micro_batches = 2};
+  const std::vector<Program> programs = lower_all(chain, options);
+  Rates rates = round_rates();
+  rates.fp32 = {.small = 1, .medium = 30, .large = 1, .attention = 10};
+  rates.loaded_collective_bytes_per_s = 2048;
+  const Timeline timeline = simulate(chain, options, programs, rates)[0];
+  const auto spans = by_name(programs[0], timeline, chain);
+  expect_span(spans, "count", 0, 0, kCount);
+  expect_span(spans, "forward a", 0, 0, 60.0 / 30 + 40.0 / 10);
+  const Span reduce = spans.at("all_reduce h").front();
+  EXPECT_EQ(reduce.length(), 2 * 0.5 + 2 * 0.5);
+}
+
 // A pause before an instruction that has all it needs is outside; one while a collective is under way is a wait for it.
 TEST(Simulate, OutsideIsWhereTheComputeLaneCouldWork) {
   const ChainSpec chain = two_units();

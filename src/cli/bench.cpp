@@ -1,0 +1,96 @@
+// `trireme bench`: how fast this machine is, for `trireme plan` and for what is planned beside what is measured.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/parse.h"
+#include "comm/job.h"
+#include "launch/agent.h"
+#include "train/measure_rates.h"
+
+namespace trireme::cli {
+
+namespace {
+
+struct BenchCommand {
+  int ranks = 2, threads = 1;
+  double seconds = 0.3;
+  std::string output, machine;
+  bool is_worker = false;  // of several: the command has started itself
+};
+
+BenchCommand parse_bench(Arguments arguments) {
+  CLI::App app("Measure this machine: matrix products, attention, memory, optimizer, collectives.", "trireme bench");
+  BenchCommand command;
+  app.add_option("--ranks", command.ranks, "ranks that compute at the same time and exchange data (2)");
+  app.add_option("--threads", command.threads, "compute threads of a rank, as training.compute_threads (1)");
+  app.add_option("--seconds", command.seconds, "for each number, about (0.3)");
+  app.add_option("--output", command.output, "file to write; by default where `plan` and `train` look for it");
+  app.add_option("--machine", command.machine, "words that the file repeats");
+  app.add_flag("--worker", command.is_worker)->group("");
+  parse(app, arguments);
+  const auto check = [](const char* option, double value, double most) {
+    if (value > 0 && value <= most) return;
+    throw Error(2013, std::string("command line: ") + option,
+                fmt::format("is {:g}, not above 0 and at most {:g}", value, most));
+  };
+  check("--ranks", command.ranks, 64);
+  check("--threads", command.threads, 1024);
+  check("--seconds", command.seconds, 60);
+  return command;
+}
+
+std::string words_of(const schedule::Rates& rates) {
+  std::string text;
+  const auto add = [&](const std::string& what, double value, const char* unit) {
+    text += fmt::format("  {:<40}{:>10.3g} {}\n", what, value, unit);
+  };
+  for (const auto& [name, operations] : {std::pair("fp32", rates.fp32), std::pair("bf16", rates.half)}) {
+    add(fmt::format("{} products, side 128", name), operations.small, "operations/s");
+    add(fmt::format("{} products, side 512", name), operations.medium, "operations/s");
+    add(fmt::format("{} products, side 1536", name), operations.large, "operations/s");
+    add(fmt::format("{} attention", name), operations.attention, "operations/s");
+  }
+  add("memory", rates.bytes_moved_per_s, "bytes/s");
+  add("AdamW", rates.optimizer_bytes_per_s, "bytes/s");
+  if (rates.loaded_collective_bytes_per_s == 0) return text;
+  add("collectives, until the first bytes", rates.collective_latency_s, "s");
+  add("collectives", rates.collective_bytes_per_s, "bytes/s");
+  add("collectives beside computing", rates.loaded_collective_bytes_per_s, "bytes/s");
+  return text;
+}
+
+int measure(const BenchCommand& command) {
+  const comm::WorkerEnvironment environment = comm::read_worker_environment();
+  comm::Membership membership = comm::join(environment, 600);
+  const schedule::Rates rates = train::measure_rates(command.threads, *membership.comm, command.seconds);
+  if (environment.rank != 0) return 0;
+  std::filesystem::path file = command.output;
+  if (file.empty()) file = schedule::rates_file(rates.measured_on);
+  if (file.empty()) {
+    throw Error(2014, "trireme bench", "neither HOME nor XDG_CACHE_HOME is set", "say where to write with --output");
+  }
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
+  write_file_atomic(file, schedule::to_json(rates, command.machine));
+  print(words_of(rates) + "written to " + file.string() + "\n");
+  flush_output();
+  return 0;
+}
+
+}  // namespace
+
+int run_bench(Arguments arguments) {
+  const BenchCommand command = parse_bench(arguments);
+  if (command.is_worker || command.ranks == 1) return measure(command);
+  launch::LaunchOptions options{.nproc_per_node = command.ranks, .command = {"bench", "--worker"}};
+  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  options.program = std::filesystem::read_symlink("/proc/self/exe");
+  return launch::run_agent(options);
+}
+
+}  // namespace trireme::cli
