@@ -238,34 +238,6 @@ void Engine::skip_collective(const Instruction& instruction) {
   if (instruction.op == Op::count) report_.valid_tokens = 1;
 }
 
-StepReport::Seconds Engine::sum_of_seconds() const {
-  const std::vector<schedule::Span>& spans = report_.spans;
-  StepReport::Seconds sum;
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    const Instruction& instruction = plan_.program(report_.pass).instructions[i];
-    const double seconds = spans[i].length();
-    if (instruction.lane == schedule::Lane::compute) sum.computing += seconds;
-    switch (instruction.op) {
-      case Op::forward: sum.forward += seconds; break;
-      case Op::recompute: sum.recompute += seconds; break;
-      case Op::loss:
-      case Op::backward: sum.backward += seconds; break;
-      case Op::norm:
-      case Op::step: sum.step += seconds; break;
-      case Op::gather: sum.gather += seconds; break;
-      case Op::count:
-      case Op::reduce:
-      case Op::accumulate:
-      case Op::report: sum.reduce += seconds; break;
-      case Op::offload:
-      case Op::fetch: sum.copy += seconds; break;
-      case Op::release: break;
-    }
-  }
-  sum.waiting = schedule::waiting_seconds(plan_.program(report_.pass), spans);
-  return sum;
-}
-
 void Engine::run_count() {
   std::int64_t own = 0;
   for (const Batch& batch : batches_) {
@@ -356,64 +328,6 @@ void Engine::gather_weights(int group, const std::byte* slice, std::byte* whole)
   comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
   const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
   gather_slices(ranks, slice, whole, bytes);
-}
-
-void Engine::run_report() {
-  // Of every rank: the losses of its rounds, a request to stop, its part of the norm, and which of its gradients is not
-  // finite.
-  const std::size_t rounds = own_losses_.size(), size = rounds + 4;
-  std::vector<double> own = own_losses_;
-  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low,
-                         static_cast<double>(own_non_finite_)});
-  std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
-  comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
-  const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };
-  double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
-  for (int m = 0; m < options_.split.num_micro_batches; ++m) {
-    const int rank = m % options_.split.num_data_ranks, round = m / options_.split.num_data_ranks;
-    report_.micro_batch_losses.push_back(word_of(rank)[static_cast<std::size_t>(round)]);
-    sum += report_.micro_batch_losses.back();
-  }
-  report_.loss = report_.valid_tokens > 0 ? sum / static_cast<double>(report_.valid_tokens) : 0.0;
-  // Every rank of the first replica has summed its own slices, or each of them everything.
-  const int parts = plan_.updates_slices() ? plan_.options.shard_ranks() : 1;
-  kernels::ExactSum squares;
-  double non_finite = -1;
-  int found_by = -1;
-  for (int rank = 0; rank < comm_.world_size(); ++rank) {
-    const std::span<const double> word = word_of(rank).subspan(rounds);
-    if (word[0] != 0) report_.stop_requested = true;
-    if (rank >= parts) continue;
-    squares.add(kernels::ExactSum{word[1], word[2]});
-    if (word[3] < 0 || (found_by >= 0 && word[3] >= non_finite)) continue;
-    non_finite = word[3];
-    found_by = rank;
-  }
-  set_norm(squares.value());
-  if (!std::isfinite(report_.gradient_norm)) on_non_finite(static_cast<std::int64_t>(non_finite), found_by);
-}
-
-void Engine::set_norm(double squares) {
-  const float norm = std::abs(static_cast<float>(std::sqrt(squares) / report_.loss_scale));  // a NaN has no sign here
-  report_.gradient_norm = norm;
-  const double limit = options_.gradient_clipping;
-  const bool clips = limit > 0 && norm > limit && std::isfinite(norm);
-  report_.clip_factor = clips ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
-  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor / report_.loss_scale,
-             !std::isfinite(norm)};
-}
-
-void Engine::run_norm() {
-  own_squares_ = {};
-  for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
-    if (!plan_.groups[g].trainable) continue;
-    for_each_block(state_.updated(g).size(), state_.updated_accumulator(g), state_.accumulator_dtype(),
-                   [&](std::int64_t, const float* values, std::int64_t count) {
-                     own_squares_.add(kernels::flat_table().sum_of_squares(count, values));
-                   });
-  }
-  const bool finite = std::isfinite(own_squares_.value());
-  own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
 }
 
 void Engine::run_step(const Instruction& instruction, const Bound& bound) {

@@ -1,9 +1,6 @@
-// What the engine does between steps: evaluation, its state in and out, and what follows from gradients that are not
-// finite.
+// What the engine does between steps: evaluation, and its state in and out.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <sstream>
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
@@ -59,42 +56,6 @@ LossResult Engine::evaluate(const Batch* batch) {
   }
   const HeadInput input = forward_to_head(chain_, *batch, parameters_of, arena_.at(0));
   return chain_.units[head]->loss({*batch, parameters_of(head), input.boundary, {}, {}, 0.0, input.workspace});
-}
-
-std::string Engine::place_of_step() const {
-  return "step " + std::to_string(step_options_.run_step > 0 ? step_options_.run_step : step_options_.step);
-}
-
-// On all ranks alike: they have the same report.
-void Engine::on_non_finite(std::int64_t logical_tensor, int rank) {
-  NonFinite found{.rank = rank};
-  if (rank >= 0) found.tensor = logical_name(chain_, logical_tensor);
-  for (std::size_t m = 0; m < report_.micro_batch_losses.size() && found.micro_batch < 0; ++m) {
-    if (std::isfinite(report_.micro_batch_losses[m])) continue;
-    found.micro_batch = static_cast<int>(m);
-    found.micro_batch_rank = found.micro_batch % options_.split.num_data_ranks;
-  }
-  if (!options_.skips_non_finite) {
-    throw Error(
-        1302, place_of_step(),
-        to_string(found) + (plan_.steps_early() ? "; some weights have been updated with it: go on from a checkpoint"
-                                                : "; weights and optimizer state are those of the step before"),
-        "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often; "
-        "training.nonfinite_gradients=skip leaves such steps out");
-  }
-  report_.non_finite = std::move(found);
-}
-
-void Engine::move_loss_scale() {
-  const auto next = optim::next_loss_scale(options_.loss_scale, loss_scale_, report_.non_finite.has_value());
-  if (!next) {
-    std::ostringstream numbers;
-    numbers << loss_scale_.scale << " already; the loss was " << report_.loss;
-    throw Error(Error::kNoProgress, place_of_step(),
-                to_string(*report_.non_finite) + "; the loss scale is at its minimum of " + numbers.str(),
-                "mixed_precision=bf16 needs no loss scale; or lower min_loss_scale or learning_rate");
-  }
-  loss_scale_ = *next;
 }
 
 void Engine::refresh_weights() {

@@ -1,0 +1,137 @@
+// The end of a step: the norm, what the ranks tell each other, whether the gradients may be used, the time taken.
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "comm/collectives.h"
+#include "engine/engine.h"
+#include "engine/gradient_sum.h"
+
+namespace trireme::engine {
+
+using schedule::Instruction;
+using schedule::Op;
+
+std::string Engine::place_of_step() const {
+  return "step " + std::to_string(step_options_.run_step > 0 ? step_options_.run_step : step_options_.step);
+}
+
+void Engine::move_loss_scale() {
+  const auto next = optim::next_loss_scale(options_.loss_scale, loss_scale_, report_.non_finite.has_value());
+  if (!next) {
+    std::ostringstream numbers;
+    numbers << loss_scale_.scale << " already; the loss was " << report_.loss;
+    throw Error(Error::kNoProgress, place_of_step(),
+                to_string(*report_.non_finite) + "; the loss scale is at its minimum of " + numbers.str(),
+                "mixed_precision=bf16 needs no loss scale; or lower min_loss_scale or learning_rate");
+  }
+  loss_scale_ = *next;
+}
+
+void Engine::run_report() {
+  // Of every rank: the losses of its rounds, a request to stop, its part of the norm, and which of its gradients is not
+  // finite.
+  const std::size_t rounds = own_losses_.size(), size = rounds + 4;
+  std::vector<double> own = own_losses_;
+  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low,
+                         static_cast<double>(own_non_finite_)});
+  std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
+  comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };
+  double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
+  for (int m = 0; m < options_.split.num_micro_batches; ++m) {
+    const int rank = m % options_.split.num_data_ranks, round = m / options_.split.num_data_ranks;
+    report_.micro_batch_losses.push_back(word_of(rank)[static_cast<std::size_t>(round)]);
+    sum += report_.micro_batch_losses.back();
+  }
+  report_.loss = report_.valid_tokens > 0 ? sum / static_cast<double>(report_.valid_tokens) : 0.0;
+  // Every rank of the first replica has summed its own slices, or each of them everything.
+  const int parts = plan_.updates_slices() ? plan_.options.shard_ranks() : 1;
+  kernels::ExactSum squares;
+  double non_finite = -1;
+  int found_by = -1;
+  for (int rank = 0; rank < comm_.world_size(); ++rank) {
+    const std::span<const double> word = word_of(rank).subspan(rounds);
+    if (word[0] != 0) report_.stop_requested = true;
+    if (rank >= parts) continue;
+    squares.add(kernels::ExactSum{word[1], word[2]});
+    if (word[3] < 0 || (found_by >= 0 && word[3] >= non_finite)) continue;
+    non_finite = word[3];
+    found_by = rank;
+  }
+  set_norm(squares.value());
+  if (!std::isfinite(report_.gradient_norm)) on_non_finite(static_cast<std::int64_t>(non_finite), found_by);
+}
+
+void Engine::set_norm(double squares) {
+  const float norm = std::abs(static_cast<float>(std::sqrt(squares) / report_.loss_scale));  // a NaN has no sign here
+  report_.gradient_norm = norm;
+  const double limit = options_.gradient_clipping;
+  const bool clips = limit > 0 && norm > limit && std::isfinite(norm);
+  report_.clip_factor = clips ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
+  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor / report_.loss_scale,
+             !std::isfinite(norm)};
+}
+
+// On all ranks alike: they have the same report.
+void Engine::on_non_finite(std::int64_t logical_tensor, int rank) {
+  NonFinite found{.rank = rank};
+  if (rank >= 0) found.tensor = logical_name(chain_, logical_tensor);
+  for (std::size_t m = 0; m < report_.micro_batch_losses.size() && found.micro_batch < 0; ++m) {
+    if (std::isfinite(report_.micro_batch_losses[m])) continue;
+    found.micro_batch = static_cast<int>(m);
+    found.micro_batch_rank = found.micro_batch % options_.split.num_data_ranks;
+  }
+  if (!options_.skips_non_finite) {
+    throw Error(
+        1302, place_of_step(),
+        to_string(found) + (plan_.steps_early() ? "; some weights have been updated with it: go on from a checkpoint"
+                                                : "; weights and optimizer state are those of the step before"),
+        "a lower learning_rate, a longer warmup_steps or gradient_clipping helps most often; "
+        "training.nonfinite_gradients=skip leaves such steps out");
+  }
+  report_.non_finite = std::move(found);
+}
+
+void Engine::run_norm() {
+  own_squares_ = {};
+  for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
+    if (!plan_.groups[g].trainable) continue;
+    for_each_block(state_.updated(g).size(), state_.updated_accumulator(g), state_.accumulator_dtype(),
+                   [&](std::int64_t, const float* values, std::int64_t count) {
+                     own_squares_.add(kernels::flat_table().sum_of_squares(count, values));
+                   });
+  }
+  const bool finite = std::isfinite(own_squares_.value());
+  own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
+}
+
+StepReport::Seconds Engine::sum_of_seconds() const {
+  const std::vector<schedule::Span>& spans = report_.spans;
+  StepReport::Seconds sum;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const Instruction& instruction = plan_.program(report_.pass).instructions[i];
+    const double seconds = spans[i].length();
+    if (instruction.lane == schedule::Lane::compute) sum.computing += seconds;
+    switch (instruction.op) {
+      case Op::forward: sum.forward += seconds; break;
+      case Op::recompute: sum.recompute += seconds; break;
+      case Op::loss:
+      case Op::backward: sum.backward += seconds; break;
+      case Op::norm:
+      case Op::step: sum.step += seconds; break;
+      case Op::gather: sum.gather += seconds; break;
+      case Op::count:
+      case Op::reduce:
+      case Op::accumulate:
+      case Op::report: sum.reduce += seconds; break;
+      case Op::offload:
+      case Op::fetch: sum.copy += seconds; break;
+      case Op::release: break;
+    }
+  }
+  sum.waiting = schedule::waiting_seconds(plan_.program(report_.pass), spans);
+  return sum;
+}
+
+}  // namespace trireme::engine
