@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/failpoint.h"
+#include "kernels/kernels.h"
 #include "models/model.h"
 #include "support/temporary_folder.h"
 #include "train/tiny_run.h"
@@ -25,6 +26,7 @@ Measured measure(int gather_ahead, const std::string& delays) {
   LlamaConfig config;
   config.vocabulary = 64, config.hidden_size = 32, config.intermediate_size = 64, config.num_layers = 4;
   config.num_heads = 2, config.num_key_value_heads = 2, config.max_positions = 16;
+  kernels::set_num_threads(1);
   const Chain chain = make_chain(config, DType::f32);
   const std::vector<std::int32_t> zeros(16, 0);
   std::vector<std::int32_t> positions(16);
@@ -41,8 +43,17 @@ Measured measure(int gather_ahead, const std::string& delays) {
   const auto comms = comm::make_local(2);
   std::vector<train::Overlap> overlaps(2);
   set_failpoints(delays);
-  std::thread other([&] { overlaps[1] = train::measure_overlap(chain, options, *comms[1], {&batch, 1}, 2); });
-  overlaps[0] = train::measure_overlap(chain, options, *comms[0], {&batch, 1}, 2);
+  const auto run = [&](int rank) {
+    kernels::set_num_threads(1);
+    try {
+      overlaps[rank] = train::measure_overlap(chain, options, *comms[rank], {&batch, 1}, 2);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank << ": " << error.what();
+      comms[rank]->abort(error.what());
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
   other.join();
   set_failpoints("");
   EXPECT_EQ(overlaps[0].step_s, overlaps[1].step_s) << "all ranks say the same";

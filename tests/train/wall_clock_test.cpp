@@ -16,7 +16,7 @@ std::vector<nlohmann::json> steps_of(const std::string& delays) {
   const TemporaryFolder folder;
   TinyRun run{.ranks = 2, .micro_batches = 4, .steps = 4, .output_dir = folder.path() / "run"};
   run.overrides = {"distributed.strategy=zero3", "training.gradient_checkpointing=full",
-                   "monitor.wall_clock_breakdown=true"};
+                   "monitor.wall_clock_breakdown=true", "data.num_workers=0"};
   set_failpoints(delays);
   train_tiny(run);
   set_failpoints("");
