@@ -98,7 +98,10 @@ int finish(Membership& job, const Arguments& arguments) {
 int stubborn(Membership& job, const Arguments& arguments) {
   std::printf("rank %d is stubborn\n", job.comm->rank());
   std::fflush(stdout);
-  if (job.comm->rank() == std::stoi(arguments.at(0))) throw data_error();
+  if (job.comm->rank() == std::stoi(arguments.at(0))) {
+    std::this_thread::sleep_for(milliseconds(700));  // the others have long left the barrier, else it would free them
+    throw data_error();
+  }
   for (;;) std::this_thread::sleep_for(milliseconds(100));
 }
 
