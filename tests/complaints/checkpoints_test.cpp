@@ -23,7 +23,7 @@ TEST(Complaints, FrozenWeightsSurviveEveryStrategyAndRecomputing) {
     const TinyRun base = with(
         {.micro_batches = 4, .steps = 6, .bf16 = true},
         {"training.freeze=[model.layers.0.*, '*norm*']", std::string("training.gradient_checkpointing=") + recompute});
-    const TinyResult never_stopped = train(base);
+    const TinyResult never_stopped = train_tiny(base);
     for (const char* strategy : {"zero1", "zero2", "zero3"}) {
       SCOPED_TRACE(std::string(strategy) + ", recompute " + recompute);
       const std::string setting = std::string("distributed.strategy=") + strategy;
@@ -38,7 +38,7 @@ TEST(Complaints, TiedWeightsAreStoredOnceAndExportedWhole) {
   const TinyRun run =
       with({.ranks = 3, .micro_batches = 4, .steps = 3, .tied = true, .output_dir = folder.path() / "run"},
            {"distributed.strategy=zero3"});
-  train(run);
+  train_tiny(run);
   const auto saved = saved_tensors(run.output_dir);
   EXPECT_TRUE(saved.contains("model.embed_tokens.weight"));
   EXPECT_FALSE(saved.contains("lm_head.weight"));
@@ -59,7 +59,7 @@ TEST(Complaints, TiedWeightsAreStoredOnceAndExportedWhole) {
 // not on 24.
 TEST(Complaints, RunsResumeOnAnyNumberOfRanks) {
   const TinyRun base{.micro_batches = 6, .steps = 8};
-  const TinyResult never_stopped = train(base);
+  const TinyResult never_stopped = train_tiny(base);
   const TinyRun zero3 = with(base, {"distributed.strategy=zero3"});
   expect_same(train_in_legs(zero3, {{2, 4}, {4, 6}, {6, 3}, {8, 5}}), never_stopped);
   expect_same(train_in_legs(base, {{3, 1}, {8, 4, {"distributed.strategy=zero1"}}}), never_stopped);
@@ -69,7 +69,7 @@ TEST(Complaints, RunsResumeOnAnyNumberOfRanks) {
 // the resume failed.
 TEST(Complaints, EachSampleComesOnceAcrossResizes) {
   const TinyRun base{.micro_batches = 4, .steps = 8};
-  const TinyResult never_stopped = train(base);
+  const TinyResult never_stopped = train_tiny(base);
   EXPECT_EQ(train_in_legs(base, {{3, 4}, {5, 2}, {8, 3}}).samples, never_stopped.samples);
 }
 
@@ -92,7 +92,7 @@ TEST(Complaints, EveryOptimizersShardedStateSurvivesResume) {
     const TinyRun base =
         with({.micro_batches = 3, .steps = 6, .tied = false}, {std::string("training.optimizer=") + optimizer});
     const TinyRun zero3 = with(base, {"distributed.strategy=zero3"});
-    expect_same(train_in_legs(zero3, {{3, 3}, {6, 2}}), train(base));
+    expect_same(train_in_legs(zero3, {{3, 3}, {6, 2}}), train_tiny(base));
   }
 }
 
@@ -101,7 +101,7 @@ TEST(Complaints, EveryOptimizersShardedStateSurvivesResume) {
 TEST(Complaints, AnUnevenVocabularySurvivesResume) {
   const TinyRun base =
       with({.micro_batches = 3, .steps = 6, .tied = false}, {"model.vocab_size=263", "distributed.strategy=zero3"});
-  const TinyResult whole = train(base);
+  const TinyResult whole = train_tiny(base);
   expect_same(train_in_legs(base, {{2, 3}, {4, 2}, {6, 3}}), whole);
 }
 
@@ -113,7 +113,7 @@ TEST(Complaints, WrappingLeavesNoTraceInNames) {
   const char* wraps[2] = {"distributed.auto_wrap=transformer", "distributed.auto_wrap=none"};
   for (const int i : {0, 1}) {
     const TinyRun run{.ranks = 2, .steps = 2, .tied = false, .output_dir = folder.path() / wraps[i]};
-    train(with(run, {settings[i], wraps[i]}));
+    train_tiny(with(run, {settings[i], wraps[i]}));
     saved[i] = saved_tensors(run.output_dir);
   }
   EXPECT_EQ(saved[0], saved[1]);
@@ -123,9 +123,9 @@ TEST(Complaints, WrappingLeavesNoTraceInNames) {
 TEST(Complaints, StateOfWhatIsFrozenLaterIsNotDropped) {
   const TemporaryFolder folder;
   TinyRun run{.steps = 2, .output_dir = folder.path() / "run"};
-  train(run);
+  train_tiny(run);
   run.steps = 4;
-  const std::string text = expect_error(2224, [&] { train(with(run, {"training.freeze=[model.layers.0.*]"})); });
+  const std::string text = expect_error(2224, [&] { train_tiny(with(run, {"training.freeze=[model.layers.0.*]"})); });
   EXPECT_NE(text.find("model.layers.0.input_layernorm.weight, but the checkpoint"), std::string::npos) << text;
 }
 
@@ -133,7 +133,7 @@ TEST(Complaints, StateOfWhatIsFrozenLaterIsNotDropped) {
 TEST(Complaints, SavingMovesNothing) {
   for (const char* strategy : {"ddp", "zero3"}) {
     const TinyRun base = with({.ranks = 2, .steps = 5}, {std::string("distributed.strategy=") + strategy});
-    expect_same(train(with(base, {"checkpoint.save_interval=1"})), train(base));
+    expect_same(train_tiny(with(base, {"checkpoint.save_interval=1"})), train_tiny(base));
   }
 }
 
@@ -143,7 +143,7 @@ TEST(Complaints, ShardedRunsSaveEveryElement) {
   std::map<std::string, std::vector<float>> saved[2];
   for (const int sharded : {0, 1}) {
     TinyRun run{.ranks = 3, .micro_batches = 3, .steps = 2, .output_dir = folder.path() / std::to_string(sharded)};
-    train(with(run, {std::string("distributed.strategy=") + (sharded == 1 ? "zero3" : "ddp")}));
+    train_tiny(with(run, {std::string("distributed.strategy=") + (sharded == 1 ? "zero3" : "ddp")}));
     saved[sharded] = saved_tensors(run.output_dir);
   }
   EXPECT_GT(saved[0].size(), 30u);
@@ -179,10 +179,10 @@ TEST(Complaints, AFailedSaveCostsACheckpointNotTheRun) {
   for (const char* strategy : {"ddp", "zero3"}) {
     const TemporaryFolder folder;
     TinyRun run = with({.ranks = 2, .steps = 6}, {std::string("distributed.strategy=") + strategy});
-    const TinyResult undisturbed = train(run);
+    const TinyResult undisturbed = train_tiny(run);
     run.output_dir = folder.path() / "run";
     set_failpoints("checkpoint.before_manifest=throw@2");
-    expect_same(train(with(run, {"checkpoint.save_interval=2"})), undisturbed);
+    expect_same(train_tiny(with(run, {"checkpoint.save_interval=2"})), undisturbed);
     set_failpoints("");
     EXPECT_EQ(records_of(run.output_dir, "save_failed").size(), 1u) << strategy;
     std::vector<std::int64_t> steps;
@@ -197,7 +197,7 @@ TEST(Complaints, ItIsSaidWhichWeightsARunStartsFrom) {
   TinyRun run{.steps = 2, .output_dir = folder.path() / "run"};
   const auto said = [&] { return train::describe_run(tiny_plan(run), 1, 0).text; };
   EXPECT_NE(said().find("weights            drawn anew, seed 11"), std::string::npos);
-  train(run);
+  train_tiny(run);
   EXPECT_NE(said().find("weights            checkpoint " + (run.output_dir / "checkpoints").string()),
             std::string::npos);
   run.overrides = {"checkpoint.resume=never"};

@@ -34,7 +34,7 @@ TEST(Complaints, ARunThatDiesAtTheLeastScaleSaysWhatOverflowedAndWhatHelps) {
         with({.ranks = 2, .micro_batches = 4, .steps = 4},
              {std::string("distributed.strategy=") + strategy, "training.mixed_precision=fp16",
               "training.initial_scale_power=30", "training.min_loss_scale=1073741824", "training.hysteresis=1"});
-    const std::string text = expect_error(1303, [&] { train(run); });
+    const std::string text = expect_error(1303, [&] { train_tiny(run); });
     EXPECT_NE(text.find("the loss was "), std::string::npos) << text;
     EXPECT_NE(text.find("rank "), std::string::npos) << text;
     EXPECT_TRUE(text.find("model.") != std::string::npos || text.find("lm_head") != std::string::npos) << text;

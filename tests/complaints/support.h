@@ -12,18 +12,6 @@
 
 namespace trireme::testing {
 
-inline TinyRun with(TinyRun run, const std::vector<std::string>& overrides) {
-  run.overrides.insert(run.overrides.end(), overrides.begin(), overrides.end());
-  return run;
-}
-
-// In a folder of its own where the run has none.
-inline TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
 inline void expect_same(const TinyResult& run, const TinyResult& other) {
   EXPECT_EQ(run.losses, other.losses);
   EXPECT_EQ(run.learning_rates, other.learning_rates);

@@ -15,17 +15,6 @@
 namespace trireme::testing {
 namespace {
 
-TinyRun with(TinyRun run, const std::vector<std::string>& overrides) {
-  run.overrides.insert(run.overrides.end(), overrides.begin(), overrides.end());
-  return run;
-}
-
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
 // The embedding, which the head may share; a block in the middle of what is trained; all below the last block, so that
 // the backward ends there; all but the head; parts of every block.
 const std::vector<std::string> kLlama[] = {{"model.embed_tokens.weight"},
@@ -55,7 +44,7 @@ TEST(Freeze, ChangesNoBitOfTheRestUnderAnyStrategy) {
     for (const std::vector<std::string>& patterns : gpt2 ? kGpt2 : kLlama) {
       const TinyRun base = with({.micro_batches = 5, .steps = 3, .tied = tied, .bf16 = family % 2 == 0, .gpt2 = gpt2},
                                 {freezing(patterns)});
-      const TinyResult serial = train(base);
+      const TinyResult serial = train_tiny(base);
       for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}) {
         TinyRun run = with(base, {std::string("distributed.strategy=") + strategy,
                                   "training.gradient_checkpointing=" + pick({"none", "selective", "full"}),
@@ -65,7 +54,7 @@ TEST(Freeze, ChangesNoBitOfTheRestUnderAnyStrategy) {
         std::string words = std::to_string(family) + ", " + std::to_string(run.ranks) + " ranks";
         for (const std::string& override : run.overrides) words += ", " + override;
         SCOPED_TRACE(words);
-        const TinyResult parallel = train(run);
+        const TinyResult parallel = train_tiny(run);
         EXPECT_EQ(parallel.losses, serial.losses);
         EXPECT_EQ(parallel.gradient_norms, serial.gradient_norms);
         EXPECT_EQ(parallel.weights_digest, serial.weights_digest);
@@ -87,11 +76,11 @@ TEST(Freeze, CheckpointsAndExportsHoldAllTensorsAndFrozenOnesAsTheyWere) {
       TinyRun run{.ranks = 2, .steps = 1, .tied = false, .output_dir = folder.path() / "all"};
       run.overrides = {std::string("distributed.strategy=") + strategy, "training.mixed_precision=" + type};
       if (type == "fp16") run.overrides.emplace_back("training.loss_scale=1");
-      train(with(run, {"training.learning_rate=0", "training.min_learning_rate=0", "training.weight_decay=0"}));
+      train_tiny(with(run, {"training.learning_rate=0", "training.min_learning_rate=0", "training.weight_decay=0"}));
       const auto drawn = saved_tensors(run.output_dir);
       run.output_dir = folder.path() / "some";
       run.steps = 4;
-      train(with(run, {"training.freeze=[model.layers.*]"}));
+      train_tiny(with(run, {"training.freeze=[model.layers.*]"}));
       const auto saved = saved_tensors(run.output_dir);
       int frozen = 0;
       for (const auto& [name, values] : drawn) {
@@ -129,7 +118,7 @@ TEST(Freeze, RunsGoOnUnderOtherStrategies) {
   for (const bool bf16 : {false, true}) {
     const TinyRun base =
         with({.micro_batches = 5, .steps = 8, .bf16 = bf16}, {"training.freeze=[model.embed*, model.layers.0.*]"});
-    const TinyResult never_stopped = train(base);
+    const TinyResult never_stopped = train_tiny(base);
     const TemporaryFolder folder;
     TinyResult last;
     std::vector<double> losses;
@@ -139,7 +128,7 @@ TEST(Freeze, RunsGoOnUnderOtherStrategies) {
       run.ranks = legs[leg].second;
       run.output_dir = folder.path() / "run";
       if (leg < 3) run.stop_at = [leg](int, std::int64_t step) { return step == 2 * leg + 2; };
-      last = train(run);
+      last = train_tiny(run);
       losses.insert(losses.end(), last.losses.begin(), last.losses.end());
     }
     EXPECT_EQ(losses, never_stopped.losses);
@@ -151,12 +140,12 @@ TEST(Freeze, RunsGoOnUnderOtherStrategies) {
 TEST(Freeze, IsKeptOnResume) {
   const TemporaryFolder folder;
   TinyRun run{.steps = 2, .output_dir = folder.path() / "run", .overrides = {"training.freeze=[model.layers.0.*]"}};
-  train(run);
+  train_tiny(run);
   run.steps = 4;
   run.overrides = {};
-  EXPECT_NE(expect_error(2224, [&] { train(run); }).find("it has no optimizer state"), std::string::npos);
+  EXPECT_NE(expect_error(2224, [&] { train_tiny(run); }).find("it has no optimizer state"), std::string::npos);
   run.overrides = {"training.freeze=[model.layers.*]"};
-  EXPECT_NE(expect_error(2224, [&] { train(run); }).find("trained it"), std::string::npos);
+  EXPECT_NE(expect_error(2224, [&] { train_tiny(run); }).find("trained it"), std::string::npos);
 }
 
 train::ResolvedRun small_run(DType dtype, const std::vector<std::string>& freeze) {

@@ -159,18 +159,12 @@ std::vector<Combination> covering_combinations(std::mt19937& random) {
   return chosen;
 }
 
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
 class Matrix {
  public:
   void check(const Combination& combination) {
     SCOPED_TRACE(words_of(combination));
     const TinyResult& serial = serial_of(combination);
-    const TinyResult parallel = train(run_of(combination));
+    const TinyResult parallel = train_tiny(run_of(combination));
     EXPECT_TRUE(parallel.all_ranks_equal);
     EXPECT_EQ(parallel.samples, serial.samples);
     if (is_hybrid(combination)) {  // another tree of the same sum
@@ -192,7 +186,7 @@ class Matrix {
     }
     const auto found = serial_.find(combination);
     if (found != serial_.end()) return found->second;
-    return serial_.emplace(combination, train(run_of(combination))).first->second;
+    return serial_.emplace(combination, train_tiny(run_of(combination))).first->second;
   }
 
   std::map<Combination, TinyResult> serial_;

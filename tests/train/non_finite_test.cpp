@@ -42,12 +42,6 @@ TinyRun with(TinyRun run, const char* strategy, int ranks, std::vector<std::stri
   return run;
 }
 
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
 // The rank whose part of the sums has the element that spoil() writes.
 int rank_that_finds_it(TinyRun run) {
   run.output_dir = "nowhere";
@@ -76,7 +70,7 @@ TEST_F(NonFinite, ASkippedStepIsAsIfItsSamplesHadNeverBeen) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
       const TinyRun run = with(base, strategy, ranks, {"training.nonfinite_gradients=skip"});
       spoil(ranks - 1, 3, run);
-      TinyResult skipped = train(run);
+      TinyResult skipped = train_tiny(run);
       EXPECT_TRUE(skipped.all_ranks_equal);
       EXPECT_EQ(skipped.weights_digest, never_there.weights_digest);
       ASSERT_EQ(skipped.losses.size(), 6u);
@@ -99,7 +93,7 @@ TEST_F(NonFinite, StopNamesTheTensorAndTheRankThatFoundIt) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
       const TinyRun run = with(base, strategy, ranks);
       spoil(ranks - 1, 2, run);
-      const std::string text = expect_error(1302, [&] { train(run); });
+      const std::string text = expect_error(1302, [&] { train_tiny(run); });
       const std::string expected = "step 2: the gradient of " + std::string(kSpoiled) +
                                    " is not finite (found by rank " + std::to_string(rank_that_finds_it(run)) + ")";
       EXPECT_NE(text.find(expected), std::string::npos) << text;
@@ -113,7 +107,7 @@ TEST_F(NonFinite, ASkippedStepIsToldAndCounted) {
   TinyRun run = with({.micro_batches = 4, .steps = 4, .output_dir = folder.path() / "run"}, "zero2", 2,
                      {"training.nonfinite_gradients=skip"});
   spoil(1, 2, run);
-  train(run);
+  train_tiny(run);
   const auto events = records_of(run.output_dir, "skip"), steps = records_of(run.output_dir, "");
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].at("step"), 2);
@@ -138,10 +132,10 @@ TEST_F(NonFinite, ARunWithASkippedStepResumesBitEqual) {
   run.output_dir = folder.path() / "run";
   run.stop_at = [](int, std::int64_t step) { return step == 5; };
   spoil(0, 3, run);
-  EXPECT_TRUE(train(run).stopped);
+  EXPECT_TRUE(train_tiny(run).stopped);
   run = with(base, "zero1", 2, skip);
   run.output_dir = folder.path() / "run";
-  const TinyResult resumed = train(run);
+  const TinyResult resumed = train_tiny(run);
   EXPECT_EQ(resumed.weights_digest, never_there.weights_digest);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(resumed.losses[i], never_there.reports[4 + i].loss);
 }

@@ -26,22 +26,11 @@ namespace {
 using schedule::Tier;
 using Overrides = std::vector<std::string>;
 
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
-TinyRun with(TinyRun run, const Overrides& more) {
-  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
-  return run;
-}
-
 void expect_same_bits(const TinyRun& run, const TinyResult& plain) {
   std::string words = std::to_string(run.ranks) + " ranks";
   for (const std::string& override : run.overrides) words += ", " + override;
   SCOPED_TRACE(words + (run.tied ? ", tied" : "") + (run.bf16 ? ", bf16" : "") + (run.gpt2 ? ", gpt2" : ""));
-  const TinyResult offloaded = train(run);
+  const TinyResult offloaded = train_tiny(run);
   EXPECT_EQ(offloaded.losses, plain.losses);
   EXPECT_EQ(offloaded.gradient_norms, plain.gradient_norms);
   EXPECT_EQ(offloaded.weights_digest, plain.weights_digest);
@@ -74,7 +63,7 @@ TEST_P(Offload, ChangesNoBitUnderAnyStrategy) {
     for (const bool tied : {false, true}) {
       TinyRun base{.micro_batches = 5, .steps = 3, .tied = tied, .bf16 = bf16, .gpt2 = gpt2};
       base.overrides = {std::string("training.gradient_clipping=") + (clips ? "1" : "0")};
-      const TinyResult plain = train(base);
+      const TinyResult plain = train_tiny(base);
       for (const Offloads& row : kLegal) {
         for (const Overrides& mode : row.modes) {
           TinyRun run = with(with(base, {std::string("distributed.strategy=") + row.strategy}), mode);
@@ -97,7 +86,7 @@ TEST(OffloadSettings, ChangeNoBit) {
   for (const bool bf16 : {false, true}) {
     TinyRun base{.micro_batches = 5, .steps = 3, .bf16 = bf16};
     base.overrides = {"model.num_layers=4"};
-    const TinyResult plain = train(base);
+    const TinyResult plain = train_tiny(base);
     for (int i = 0; i < 10; ++i) {
       TinyRun run = with(base, {"distributed.offload_param=cpu",
                                 "distributed.strategy=" + pick({"zero3", "shard_grad_op", "full_shard"}),
@@ -116,7 +105,7 @@ TEST(OffloadSettings, ChangeNoBit) {
   // Replicas add up in another order: the same run without offloading is the measure.
   TinyRun hybrid{.ranks = 4, .micro_batches = 6, .steps = 3};
   hybrid.overrides = {"distributed.strategy=hybrid_shard", "distributed.dp_shard=2"};
-  expect_same_bits(with(hybrid, kAll), train(hybrid));
+  expect_same_bits(with(hybrid, kAll), train_tiny(hybrid));
 }
 
 // fp16 with its loss scale, bf16 sums, and a step that is left out because a gradient was not finite: the units'
@@ -134,7 +123,7 @@ TEST(OffloadPrecision, ChangesNoBitWhereStepsAreSkipped) {
       // Rank 1, in the third of its ten rounds: four units each.
       const auto spoiled = [](const TinyRun& of) {
         set_failpoints("engine.gradient=spoil@rank1@10");
-        TinyResult result = train(of);
+        TinyResult result = train_tiny(of);
         set_failpoints("");
         return result;
       };
@@ -154,10 +143,10 @@ TEST(OffloadPrecision, SaysThatAnEarlyUpdateHasHappened) {
   TinyRun run{.micro_batches = 2, .steps = 3};
   run = with(run, kOptimizer);
   set_failpoints("engine.gradient=spoil@rank0@2");
-  const std::string early = expect_error(1302, [&] { train(with(run, {"training.gradient_clipping=0"})); });
+  const std::string early = expect_error(1302, [&] { train_tiny(with(run, {"training.gradient_clipping=0"})); });
   EXPECT_NE(early.find("go on from a checkpoint"), std::string::npos) << early;
   set_failpoints("engine.gradient=spoil@rank0@2");
-  const std::string waiting = expect_error(1302, [&] { train(run); });
+  const std::string waiting = expect_error(1302, [&] { train_tiny(run); });
   EXPECT_NE(waiting.find("are those of the step before"), std::string::npos) << waiting;
   set_failpoints("");
 }
@@ -170,7 +159,7 @@ TEST(OffloadDelays, ChangeNoBit) {
   for (const bool clips : {false, true}) {
     TinyRun base{.micro_batches = 4, .steps = 2, .gpt2 = clips};
     base.overrides = {std::string("training.gradient_clipping=") + (clips ? "1" : "0"), "model.num_layers=3"};
-    const TinyResult plain = train(base);
+    const TinyResult plain = train_tiny(base);
     set_failpoints("engine.instruction=delay(400)@every");
     for (int i = 0; i < 20; ++i) {
       const Offloads& row = kLegal[random() % std::size(kLegal)];
@@ -199,7 +188,7 @@ TEST(OffloadCheckpoints, CrossSettingsAndEvaluateAlike) {
     TinyRun base{.micro_batches = 5, .steps = 10, .bf16 = bf16};
     base.overrides = {"training.eval_interval=2"};
     base.output_dir = folder.path() / (bf16 ? "plain16" : "plain32");
-    const TinyResult never_stopped = train(base);
+    const TinyResult never_stopped = train_tiny(base);
     const std::vector<double> evaluated = evaluations(base.output_dir);
     ASSERT_EQ(evaluated.size(), 5u);
     base.output_dir = folder.path() / (bf16 ? "legs16" : "legs32");
@@ -215,7 +204,7 @@ TEST(OffloadCheckpoints, CrossSettingsAndEvaluateAlike) {
       TinyRun run = with(with(base, {std::string("distributed.strategy=") + strategy}), mode);
       run.ranks = ranks;
       if (leg < 4) run.stop_at = [leg](int, std::int64_t step) { return step == 2 * leg + 2; };
-      last = train(run);
+      last = train_tiny(run);
       losses.insert(losses.end(), last.losses.begin(), last.losses.end());
     }
     EXPECT_EQ(losses, never_stopped.losses);
@@ -231,7 +220,7 @@ TEST(OffloadBudget, BelowThePlainPeakIsKept) {
   const TemporaryFolder folder;
   TinyRun base{.ranks = 2, .micro_batches = 4, .steps = 2, .output_dir = folder.path() / "run"};
   base.overrides = {"distributed.strategy=zero3", "training.gradient_checkpointing=full", "checkpoint.resume=never"};
-  const TinyResult plain = train(base);
+  const TinyResult plain = train_tiny(base);
   const TinyRun offloaded = with(base, {"distributed.offload_param=cpu", "training.cpu_checkpointing=true"});
   const auto device_bytes = [](const TinyRun& run) {
     return train::describe_run(tiny_plan(run), run.ranks, 0).step.bytes();

@@ -39,24 +39,17 @@ const std::vector<Choice> kChoices = {
     {"lion", {"training.optimizer=lion", "training.learning_rate=1e-3"}, 1, {"exp_avg/"}},
 };
 
-TinyResult train(TinyRun run, const std::vector<std::string>& more = {}) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
-  return train_tiny(run);
-}
-
 class Optimizers : public ::testing::TestWithParam<Choice> {};
 
 TEST_P(Optimizers, HaveTheBitsOfTheSerialRunUnderEveryStrategy) {
   for (const bool bf16 : {false, true}) {
     TinyRun run{.micro_batches = 5, .steps = 8, .bf16 = bf16, .overrides = GetParam().overrides};
-    const TinyResult serial = train(run);
+    const TinyResult serial = train_tiny(run);
     EXPECT_LT(serial.losses.back(), serial.losses.front() - 0.1) << "it learns";
     run.ranks = 3;
     for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}) {
       SCOPED_TRACE(std::string(strategy) + (bf16 ? ", bf16" : ""));
-      const TinyResult parallel = train(run, {std::string("distributed.strategy=") + strategy});
+      const TinyResult parallel = train_tiny(with(run, {std::string("distributed.strategy=") + strategy}));
       EXPECT_EQ(parallel.losses, serial.losses);
       EXPECT_EQ(parallel.gradient_norms, serial.gradient_norms);
       EXPECT_EQ(parallel.weights_digest, serial.weights_digest);
@@ -67,7 +60,7 @@ TEST_P(Optimizers, HaveTheBitsOfTheSerialRunUnderEveryStrategy) {
 
 TEST_P(Optimizers, ResumedInMidRunEqualNeverStopped) {
   const TinyRun base{.micro_batches = 5, .steps = 8, .overrides = GetParam().overrides};
-  const TinyResult never_stopped = train(base);
+  const TinyResult never_stopped = train_tiny(base);
   const TemporaryFolder folder;
   const std::pair<const char*, int> legs[] = {{"zero2", 3}, {"ddp", 2}, {"zero3", 3}};
   std::vector<double> losses;
@@ -77,7 +70,7 @@ TEST_P(Optimizers, ResumedInMidRunEqualNeverStopped) {
     run.ranks = legs[leg].second;
     run.output_dir = folder.path() / "run";
     if (leg < 2) run.stop_at = [leg](int, std::int64_t step) { return step == 3 * leg + 2; };
-    last = train(run, {std::string("distributed.strategy=") + legs[leg].first});
+    last = train_tiny(with(run, {std::string("distributed.strategy=") + legs[leg].first}));
     losses.insert(losses.end(), last.losses.begin(), last.losses.end());
   }
   EXPECT_EQ(losses, never_stopped.losses);
@@ -158,11 +151,11 @@ INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::ValuesIn(kChoices),
 // Sums that start high leave next to nothing of the steps.
 TEST(Adagrad, StartsWithItsInitialSums) {
   const auto losses = [](const char* value) {
-    return train({.steps = 3}, {"training.optimizer=adagrad", "training.learning_rate=0.02",
-                                std::string("training.initial_accumulator_value=") + value})
+    return train_tiny(with({.steps = 3}, {"training.optimizer=adagrad", "training.learning_rate=0.02",
+                                          std::string("training.initial_accumulator_value=") + value}))
         .losses;
   };
-  const std::vector<double> still = train({.steps = 3}, {"training.learning_rate=0"}).losses;
+  const std::vector<double> still = train_tiny(with({.steps = 3}, {"training.learning_rate=0"})).losses;
   EXPECT_NEAR(losses("1e12")[2], still[2], 1e-5);
   EXPECT_GT(std::abs(losses("0")[2] - still[2]), 1e-2);
 }

@@ -10,12 +10,6 @@
 namespace trireme::testing {
 namespace {
 
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
 TinyRun in(const char* precision, TinyRun run, const std::vector<std::string>& more = {}) {
   run.overrides.insert(run.overrides.begin(), std::string("training.mixed_precision=") + precision);
   run.overrides.insert(run.overrides.end(), more.begin(), more.end());
@@ -34,7 +28,7 @@ class SixteenBits : public ::testing::TestWithParam<const char*> {};
 TEST_P(SixteenBits, HaveTheBitsOfTheSerialRunUnderEveryStrategyOnAnyNumberOfRanks) {
   for (const bool gpt2 : {false, true}) {
     const TinyRun base = in(GetParam(), {.micro_batches = 5, .steps = 5, .tied = !gpt2, .gpt2 = gpt2});
-    const TinyResult serial = train(base);
+    const TinyResult serial = train_tiny(base);
     EXPECT_LT(serial.losses.back(), serial.losses.front());
     for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}) {
       for (const int ranks : {1, 2, 3, 4}) {
@@ -42,7 +36,7 @@ TEST_P(SixteenBits, HaveTheBitsOfTheSerialRunUnderEveryStrategyOnAnyNumberOfRank
         TinyRun run = base;
         run.ranks = ranks;
         run.overrides.push_back(std::string("distributed.strategy=") + strategy);
-        expect_same_bits(train(run), serial);
+        expect_same_bits(train_tiny(run), serial);
       }
     }
   }
@@ -51,11 +45,11 @@ TEST_P(SixteenBits, HaveTheBitsOfTheSerialRunUnderEveryStrategyOnAnyNumberOfRank
 // Recomputing a block, and the chunks of the loss, give the same bits in 16 bits too.
 TEST_P(SixteenBits, RecomputeChangesNoBit) {
   const TinyRun base = in(GetParam(), {.ranks = 2, .micro_batches = 4, .steps = 4});
-  const TinyResult kept = train(base);
+  const TinyResult kept = train_tiny(base);
   for (const char* recompute : {"selective", "full"}) {
     TinyRun run = base;
     run.overrides.push_back(std::string("training.gradient_checkpointing=") + recompute);
-    expect_same_bits(train(run), kept);
+    expect_same_bits(train_tiny(run), kept);
   }
 }
 
@@ -66,13 +60,13 @@ TEST_P(SixteenBits, ResumeBitEqualOnAnotherNumberOfRanks) {
     const TemporaryFolder folder;
     TinyRun run = in(GetParam(), {.ranks = 2, .micro_batches = 4, .steps = 8},
                      {"distributed.strategy=zero3", std::string("training.freeze=") + frozen});
-    const TinyResult whole = train(run);
+    const TinyResult whole = train_tiny(run);
     run.output_dir = folder.path() / "run";
     run.stop_at = [](int, std::int64_t step) { return step == 3; };
-    EXPECT_TRUE(train(run).stopped);
+    EXPECT_TRUE(train_tiny(run).stopped);
     run.stop_at = {};
     run.ranks = 3;
-    const TinyResult rest = train(run);
+    const TinyResult rest = train_tiny(run);
     EXPECT_EQ(rest.weights_digest, whole.weights_digest);
     EXPECT_EQ(rest.losses, std::vector<double>(whole.losses.begin() + 3, whole.losses.end()));
   }
@@ -92,7 +86,7 @@ TEST_P(SixteenBits, StayCloseToTheRunInFp32ForTwentySteps) {
   const double bound_of_losses = bf16 ? 1e-3 : 1e-4, bound_of_norms = bf16 ? 5e-3 : 5e-4;
   for (const bool gpt2 : {false, true}) {
     const TinyRun run{.micro_batches = 4, .gpt2 = gpt2};
-    const TinyResult fp32 = train(in("no", run)), narrow = train(in(GetParam(), run));
+    const TinyResult fp32 = train_tiny(in("no", run)), narrow = train_tiny(in(GetParam(), run));
     ASSERT_EQ(narrow.losses.size(), 20u);
     EXPECT_LT(narrow.losses.back(), 0.8 * narrow.losses.front());
     EXPECT_NE(narrow.losses, fp32.losses) << "nothing was rounded";

@@ -16,17 +16,6 @@
 namespace trireme::testing {
 namespace {
 
-TinyResult train(TinyRun run) {
-  const TemporaryFolder folder;
-  if (run.output_dir.empty()) run.output_dir = folder.path() / "run";
-  return train_tiny(run);
-}
-
-TinyRun with(TinyRun run, const std::vector<std::string>& more) {
-  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
-  return run;
-}
-
 std::string words_of(const TinyRun& run) {
   std::string text = std::to_string(run.ranks) + " ranks, " + std::to_string(run.micro_batches) + " micro-batches";
   if (run.tied) text += ", tied";
@@ -38,7 +27,7 @@ std::string words_of(const TinyRun& run) {
 
 void expect_same_bits(const TinyRun& run, const TinyResult& serial) {
   SCOPED_TRACE(words_of(run));
-  const TinyResult parallel = train(run);
+  const TinyResult parallel = train_tiny(run);
   EXPECT_EQ(parallel.losses, serial.losses);
   EXPECT_EQ(parallel.gradient_norms, serial.gradient_norms);
   EXPECT_EQ(parallel.samples, serial.samples);
@@ -55,7 +44,7 @@ TEST_P(Strategies, HaveTheBitsOfTheSerialRunOnAnyNumberOfRanks) {
   const int micro_batches = GetParam();
   for (const bool tied : {false, true}) {
     const TinyRun base{.micro_batches = micro_batches, .steps = 6, .tied = tied};
-    const TinyResult serial = train(base);
+    const TinyResult serial = train_tiny(base);
     for (const char* strategy : kExact) {
       for (const int ranks : {1, 2, 3, 4, 5}) {
         if (ranks > micro_batches) continue;
@@ -78,7 +67,7 @@ TEST(Strategies, SettingsOfGatheringChangeNoBit) {
   for (const bool bf16 : {false, true}) {
     for (const bool gpt2 : {false, true}) {
       TinyRun base{.micro_batches = 5, .steps = 4, .bf16 = bf16, .gpt2 = gpt2};
-      const TinyResult serial = train(base);
+      const TinyResult serial = train_tiny(base);
       for (int i = 0; i < 8; ++i) {
         TinyRun run =
             with(base, {"distributed.strategy=" + pick({"zero1", "zero2", "zero3", "shard_grad_op", "full_shard"}),
@@ -99,7 +88,7 @@ TEST(Strategies, OverlapOnAndOffHaveTheSameBits) {
   for (const bool bf16 : {false, true}) {
     const TinyRun base = with({.micro_batches = 5, .steps = 7, .bf16 = bf16},
                               {"training.eval_interval=2", "checkpoint.save_interval=3"});
-    const TinyResult serial = train(base);
+    const TinyResult serial = train_tiny(base);
     for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}) {
       for (const char* overlap : {"true", "false"}) {
         TinyRun run = with(base, {std::string("distributed.strategy=") + strategy,
@@ -121,7 +110,7 @@ TEST(Strategies, RandomDelaysChangeNoBit) {
   const auto pick = [&](const std::vector<std::string>& of) { return of[random() % of.size()]; };
   for (int family = 0; family < 4; ++family) {
     const TinyRun base{.micro_batches = 5, .steps = 2, .tied = family % 2 == 0, .gpt2 = family >= 2};
-    const TinyResult serial = train(base);
+    const TinyResult serial = train_tiny(base);
     set_failpoints("engine.instruction=delay(400)@every");
     for (int i = 0; i < runs / 4; ++i) {
       TinyRun run = with(base, {"distributed.strategy=" + pick({"ddp", "zero1", "zero2", "zero3", "shard_grad_op"}),
@@ -138,14 +127,14 @@ TEST(Strategies, RandomDelaysChangeNoBit) {
 // Slices in every replica, summed over the replicas after the last micro-batch: another tree of the same sum.
 TEST(Strategies, ReplicasOfSlicesStayWithinTolerance) {
   const TinyRun base{.micro_batches = 6, .steps = 5};
-  const TinyResult serial = train(base);
+  const TinyResult serial = train_tiny(base);
   for (const char* strategy : {"hybrid_shard", "zero1", "zero2"}) {
     TinyRun run = with(base, {std::string("distributed.strategy=") + strategy, "distributed.dp_replicate=2"});
     run.ranks = 4;
     SCOPED_TRACE(words_of(run));
-    const TinyResult hybrid = train(run);
+    const TinyResult hybrid = train_tiny(run);
     EXPECT_TRUE(hybrid.all_ranks_equal);
-    EXPECT_EQ(hybrid.weights_digest, train(run).weights_digest) << "the same run again";
+    EXPECT_EQ(hybrid.weights_digest, train_tiny(run).weights_digest) << "the same run again";
     EXPECT_NEAR(hybrid.losses[0], serial.losses[0], 1e-6 * serial.losses[0]);
     EXPECT_NEAR(hybrid.gradient_norms[0], serial.gradient_norms[0], 2e-6 * serial.gradient_norms[0]);
     EXPECT_NEAR(hybrid.losses[4], serial.losses[4], 1e-4 * serial.losses[4]);
@@ -162,14 +151,14 @@ TEST(Strategies, ReplicasOfSlicesStayWithinTolerance) {
 // zero1 and ddp that reduce once a step add up in one and the same order.
 TEST(Strategies, Zero1ReducesOnceAStepAsDdpDoes) {
   TinyRun run{.ranks = 3, .micro_batches = 5, .steps = 5, .reduce_each_micro_batch = false};
-  const TinyResult ddp = train(run);
+  const TinyResult ddp = train_tiny(run);
   expect_same_bits(with(run, {"distributed.strategy=zero1"}), ddp);
 }
 
 // A checkpoint holds logical tensors: what one strategy saved another goes on with, on other numbers of ranks.
 TEST(Strategies, GoOnWithEachOthersCheckpoints) {
   const TinyRun base{.micro_batches = 5, .steps = 12};
-  const TinyResult never_stopped = train(base);
+  const TinyResult never_stopped = train_tiny(base);
   const TemporaryFolder folder;
   TinyResult last;
   std::vector<double> losses;
@@ -180,7 +169,7 @@ TEST(Strategies, GoOnWithEachOthersCheckpoints) {
     run.ranks = legs[leg].second;
     run.output_dir = folder.path() / "run";
     if (leg < 4) run.stop_at = [leg](int, std::int64_t step) { return step == 2 * leg + 2; };
-    last = train(run);
+    last = train_tiny(run);
     losses.insert(losses.end(), last.losses.begin(), last.losses.end());
   }
   EXPECT_EQ(losses, never_stopped.losses);
@@ -191,7 +180,7 @@ TEST(Strategies, GoOnWithEachOthersCheckpoints) {
 TEST(Recompute, ChangesNoBitAndKeepsLess) {
   for (const bool gpt2 : {false, true}) {
     const TinyRun base{.micro_batches = 4, .steps = 6, .gpt2 = gpt2};
-    const TinyResult kept = train(base);
+    const TinyResult kept = train_tiny(base);
     for (const char* mode : {"selective", "full"}) {
       expect_same_bits(with(base, {std::string("training.gradient_checkpointing=") + mode}), kept);
     }
@@ -230,7 +219,7 @@ TEST(Strategies, OneMicroBatchARankIsReducedAsItIs) {
   EXPECT_TRUE(accumulates(4));
   for (const bool bf16 : {false, true}) {
     const TinyRun base{.micro_batches = 3, .steps = 6, .reduce_each_micro_batch = true, .bf16 = bf16};
-    const TinyResult serial = train(base);
+    const TinyResult serial = train_tiny(base);
     TinyRun run = base;
     run.ranks = 3;
     run.reduce_each_micro_batch = false;

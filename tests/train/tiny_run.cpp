@@ -92,7 +92,18 @@ config::Plan tiny_plan(const TinyRun& run) {
   return config::parse_plan(yaml, "tiny.yaml", run.overrides);
 }
 
+TinyRun with(TinyRun run, const std::vector<std::string>& overrides) {
+  run.overrides.insert(run.overrides.end(), overrides.begin(), overrides.end());
+  return run;
+}
+
 TinyResult train_tiny(const TinyRun& run) {
+  if (run.output_dir.empty()) {
+    const TemporaryFolder folder;
+    TinyRun inside = run;
+    inside.output_dir = folder.path() / "run";
+    return train_tiny(inside);
+  }
   const config::Plan plan = tiny_plan(run);
   auto comms = comm::make_local(run.ranks);
   WholeState whole;

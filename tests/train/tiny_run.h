@@ -20,8 +20,8 @@ struct TinyRun {
   bool reduce_each_micro_batch = true;
   bool tied = true;
   bool bf16 = false;
-  bool gpt2 = false;  // with dropout, in place of the Llama
-  std::filesystem::path output_dir;
+  bool gpt2 = false;                   // with dropout, in place of the Llama
+  std::filesystem::path output_dir;    // empty: a folder of its own, gone after the run
   std::filesystem::path data;          // empty: tiny_data()
   std::vector<std::string> overrides;  // key=value, last
   // Asked on every rank before each step s: true requests a stop from that rank (it takes effect after step s).
@@ -49,6 +49,9 @@ struct ShortDocuments {
 const ShortDocuments& short_documents();
 
 config::Plan tiny_plan(const TinyRun& run);
+
+// The run with more overrides, which come last.
+TinyRun with(TinyRun run, const std::vector<std::string>& overrides);
 
 // Trains on `ranks` threads. The first exception of any rank comes out, after all threads have ended.
 TinyResult train_tiny(const TinyRun& run);

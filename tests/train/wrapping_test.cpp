@@ -32,11 +32,6 @@ void expect_groups(const TinyRun& run, const Groups& expected, const std::string
   EXPECT_NE(text.find("storage groups     " + line + "\n"), std::string::npos) << text;
 }
 
-TinyRun with(TinyRun run, const std::vector<std::string>& overrides) {
-  run.overrides.insert(run.overrides.end(), overrides.begin(), overrides.end());
-  return run;
-}
-
 std::vector<double> evaluation_losses(const std::filesystem::path& output_dir) {
   std::vector<double> losses;
   for (const auto& record : records_of(output_dir, "eval")) losses.push_back(record.at("loss").get<double>());
