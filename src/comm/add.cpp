@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "base/error.h"
+#include "layout/dispatch.h"
 
 namespace trireme::comm {
 namespace {
@@ -51,24 +51,14 @@ void convert(float* to, const float16* from, std::int64_t numel) {
   add_or_widen<false>(to, from, numel);
 }
 
-// visit(T*) with the element type that dtype says.
-template <class Visit>
-void with_type(DType dtype, Visit visit) {
-  switch (dtype) {
-    case DType::f32: return visit(static_cast<float*>(nullptr));
-    case DType::bf16: return visit(static_cast<bfloat16*>(nullptr));
-    case DType::f16: return visit(static_cast<float16*>(nullptr));
-    default: fail_check("dtype", __FILE__, __LINE__, "values are float32, bfloat16 or float16");
-  }
-}
-
 }  // namespace
 
 void add_values(std::byte* sum, DType sum_dtype, const std::byte* values, DType dtype, std::int64_t numel,
                 bool overwrite) {
+  TRIREME_CHECK(sum_dtype != DType::f64 && dtype != DType::f64, "sums are float32, bfloat16 or float16");
   if (overwrite) return convert_values(values, dtype, sum, sum_dtype, numel);
-  with_type(sum_dtype, [&]<class Sum>(Sum*) {
-    with_type(dtype, [&]<class T>(T*) { add(reinterpret_cast<Sum*>(sum), reinterpret_cast<const T*>(values), numel); });
+  dispatch(sum_dtype, [&]<class Sum>(Sum) {
+    dispatch(dtype, [&]<class T>(T) { add(reinterpret_cast<Sum*>(sum), reinterpret_cast<const T*>(values), numel); });
   });
 }
 
@@ -77,9 +67,9 @@ void convert_values(const std::byte* from, DType from_dtype, std::byte* to, DTyp
     std::memcpy(to, from, static_cast<std::size_t>(numel * size_of(from_dtype)));
     return;
   }
-  with_type(to_dtype, [&]<class To>(To*) {
-    with_type(from_dtype,
-              [&]<class T>(T*) { convert(reinterpret_cast<To*>(to), reinterpret_cast<const T*>(from), numel); });
+  dispatch(to_dtype, [&]<class To>(To) {
+    dispatch(from_dtype,
+             [&]<class T>(T) { convert(reinterpret_cast<To*>(to), reinterpret_cast<const T*>(from), numel); });
   });
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/error.h"
 #include "kernels/kernels.h"
+#include "layout/dispatch.h"
 
 namespace trireme::engine {
 
@@ -12,25 +12,13 @@ namespace {
 
 constexpr std::int64_t kBlock = std::int64_t{64} << 10;  // elements: enough for all threads, little beside a group
 
-// visit(T*) with the element type that dtype says.
-template <class Visit>
-void with_type(DType dtype, Visit visit) {
-  switch (dtype) {
-    case DType::f32: return visit(static_cast<float*>(nullptr));
-    case DType::bf16: return visit(static_cast<bfloat16*>(nullptr));
-    case DType::f16: return visit(static_cast<float16*>(nullptr));
-    default: fail_check("dtype", __FILE__, __LINE__, "gradients are float32, bfloat16 or float16");
-  }
-}
-
 void widen(std::int64_t numel, const std::byte* values, DType dtype, float* wide) {
-  with_type(dtype,
-            [&]<class T>(T*) { kernels::table<T>().cast_to_float(numel, reinterpret_cast<const T*>(values), wide); });
+  dispatch(dtype,
+           [&]<class T>(T) { kernels::table<T>().cast_to_float(numel, reinterpret_cast<const T*>(values), wide); });
 }
 
 void narrow(std::int64_t numel, const float* wide, DType dtype, std::byte* values) {
-  with_type(dtype,
-            [&]<class T>(T*) { kernels::table<T>().cast_from_float(numel, wide, reinterpret_cast<T*>(values)); });
+  dispatch(dtype, [&]<class T>(T) { kernels::table<T>().cast_from_float(numel, wide, reinterpret_cast<T*>(values)); });
 }
 
 std::unique_ptr<float[]> block_of(std::int64_t numel) {
@@ -47,7 +35,7 @@ void for_each_range(std::int64_t numel, Visit visit) {
 void add_gradient(std::int64_t numel, const std::byte* slot, const comm::ReduceTypes& types, std::byte* sum,
                   bool overwrite) {
   if (types.wire == types.slot && types.sum == DType::f32) {
-    return with_type(types.slot, [&]<class T>(T*) {
+    return dispatch(types.slot, [&]<class T>(T) {
       kernels::table<T>().accumulate(numel, reinterpret_cast<const T*>(slot), reinterpret_cast<float*>(sum), overwrite);
     });
   }

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme::engine {
 

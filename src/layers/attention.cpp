@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,6 @@
 #include "layers/dropout.h"
 
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
 #include "layers/linear.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 namespace {

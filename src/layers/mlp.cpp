@@ -1,7 +1,7 @@
 #include "layers/mlp.h"
 
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme {
 namespace {

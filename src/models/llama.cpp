@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 #include "models/parameters.h"
 #include "models/transformer.h"
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/random.h"
-#include "layers/dispatch.h"
 #include "layers/linear.h"
+#include "layout/dispatch.h"
 #include "models/transformer.h"
 
 namespace trireme {

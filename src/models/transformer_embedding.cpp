@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "layers/dispatch.h"
 #include "layers/embedding.h"
+#include "layout/dispatch.h"
 #include "models/transformer.h"
 
 namespace trireme {

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "kernels/kernels.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 #include "models/transformer.h"
 
 namespace trireme {

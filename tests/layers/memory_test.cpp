@@ -7,7 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "layers/attention.h"
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 #include "support/expect_error.h"
 
 namespace trireme {

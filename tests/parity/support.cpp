@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "layers/dispatch.h"
+#include "layout/dispatch.h"
 
 namespace trireme::parity {
 namespace {

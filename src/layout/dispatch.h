@@ -12,7 +12,7 @@ decltype(auto) dispatch(DType dtype, Function function) {
     case DType::bf16: return function(bfloat16{});
     case DType::f16: return function(float16{});
     case DType::f64: return function(double{});
-    default: fail_check("dtype", __FILE__, __LINE__, "layers compute in float32, bfloat16, float16 or float64 only");
+    default: fail_check("dtype", __FILE__, __LINE__, "numbers are float32, bfloat16, float16 or float64");
   }
 }
 
