@@ -1,6 +1,5 @@
 // Seeded damage to lowered programs.
 #pragma once
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +14,6 @@ struct Mutation {
   bool (*apply)(std::vector<Program>& programs, const Case& setting, Dice& dice);
 };
 
-std::span<const Mutation> all_mutations();
+std::vector<Mutation> all_mutations();
 
 }  // namespace trireme::schedule

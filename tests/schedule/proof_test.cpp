@@ -120,7 +120,7 @@ struct Tally {
 
 // Every mutation that any of 1,000 random interleavings shows to change a value, hang or leave its memory is found.
 TEST(Proof, FindsEveryHarmfulMutation) {
-  const std::span<const Mutation> mutations = all_mutations();
+  const std::vector<Mutation> mutations = all_mutations();
   std::vector<Tally> tallies(mutations.size());
   int harmful = 0;
   for (std::uint64_t seed = 0; harmful < wanted_mutations(); ++seed) {
