@@ -29,12 +29,12 @@ void Engine::move_loss_scale() {
 }
 
 void Engine::run_report() {
-  // Of every rank: the losses of its rounds, a request to stop, its part of the norm, and which of its gradients is not
-  // finite.
-  const std::size_t rounds = own_losses_.size(), size = rounds + 4;
+  const std::size_t rounds = own_losses_.size();
   std::vector<double> own = own_losses_;
   own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low,
                          static_cast<double>(own_non_finite_)});
+  const std::size_t size = own.size();
+  TRIREME_CHECK(std::ssize(own) == schedule::report_words(static_cast<int>(rounds)), "report exchanges what it costs");
   std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
   const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };

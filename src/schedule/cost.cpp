@@ -15,11 +15,6 @@ std::int64_t scope_size(const Options& options, Scope scope) {
   return options.world_size;
 }
 
-// Words of a rank in report: the losses of its rounds, a flag, a sum of squares in two parts, and a tensor's number.
-std::int64_t report_words(const Options& options) {
-  return MicroBatchSplit{options.num_micro_batches, options.world_size}.rounds() + 4;
-}
-
 int phases(const Instruction& instruction) {
   return instruction.reduce == ReduceKind::all_reduce || instruction.reduce == ReduceKind::sum_replicas ? 2 : 1;
 }
@@ -73,11 +68,18 @@ double touched_bytes(const Program& program, const Instruction& instruction) {
 
 }  // namespace
 
+int report_words(int rounds) {
+  return rounds + 4;
+}
+
 std::int64_t wire_bytes(const ChainSpec& chain, const Options& options, const Instruction& instruction) {
   const std::int64_t others = scope_size(options, instruction.scope) - 1;
   if (!is_collective(instruction) || instruction.participants == 0) return 0;
   if (instruction.op == Op::count) return others * kWordBytes;
-  if (instruction.op == Op::report) return others * report_words(options) * kWordBytes;
+  if (instruction.op == Op::report) {
+    const int rounds = MicroBatchSplit{options.num_micro_batches, options.world_size}.rounds();
+    return others * report_words(rounds) * kWordBytes;
+  }
   return phases(instruction) * others * slice_bytes(chain, options, instruction);
 }
 

@@ -7,6 +7,10 @@
 
 namespace trireme::schedule {
 
+// Of eight bytes, that each rank gives to report: the losses of its rounds, a request to stop, a sum of squares in two
+// parts, and the number of a tensor that is not finite.
+int report_words(int rounds);
+
 // Bytes that the busiest rank of a collective sends (and another receives), as comm/collectives.h does it: each rank
 // sends its slices straight to their owners, P - 1 of P slices a phase; an all-reduce is a scatter and a gather. 0 for
 // other instructions, where nobody takes part, and on one rank.
