@@ -230,6 +230,7 @@ void Engine::run(int program, int index) {
     case Op::step: return run_step(instruction, bound);
     case Op::offload:
     case Op::fetch: return run_copy(bound);
+    case Op::snapshot: return state_.take_snapshot(instruction.group);
   }
 }
 

@@ -126,7 +126,8 @@ StepReport::Seconds Engine::sum_of_seconds() const {
       case Op::accumulate:
       case Op::report: sum.reduce += seconds; break;
       case Op::offload:
-      case Op::fetch: sum.copy += seconds; break;
+      case Op::fetch:
+      case Op::snapshot: sum.copy += seconds; break;
       case Op::release: break;
     }
   }

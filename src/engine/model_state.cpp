@@ -44,6 +44,8 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
       place.accumulator = data;
     } else if (buffer.kind == BufferKind::sum_copy) {
       place.sum_copy = data;
+    } else if (buffer.kind == BufferKind::snapshot) {
+      place.snapshot = reinterpret_cast<float*>(data);
     }
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -120,6 +122,20 @@ void ModelState::write_rounded(int group, std::span<const float> values) const {
 float* ModelState::updated_data(StateKind kind, int group) const {
   float* first = data(kind, group);
   return first == nullptr ? nullptr : first + (updated(group).begin - held(kind, group).begin);
+}
+
+void ModelState::take_snapshot(int group) const {
+  const Range slice = slice_of(group);
+  float* target = places_[group].snapshot;
+  for (const StateKind kind : kinds_) {
+    std::copy_n(data(kind, group) + (slice.begin - held(kind, group).begin), slice.size(), target);
+    target += slice.size();
+  }
+}
+
+const float* ModelState::snapshot(StateKind kind, int group) const {
+  const float* first = places_[group].snapshot;
+  return first == nullptr ? nullptr : first + static_cast<std::int64_t>(kind) * slice_of(group).size();
 }
 
 std::byte* ModelState::updated_accumulator(int group) const {

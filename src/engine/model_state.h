@@ -59,6 +59,13 @@ class ModelState {
   // The element updated().begin, or null.
   float* updated_data(StateKind kind, int group) const;
 
+  // This rank's slice of a group, whether or not others hold it too: what a snapshot keeps of each kind.
+  Range slice_of(int group) const;
+  // SNAPSHOT: copies that of a trainable group to where `program` has planned it.
+  void take_snapshot(int group) const;
+  // What was copied last; null where no snapshots are planned.
+  const float* snapshot(StateKind kind, int group) const;
+
   // Gradient sums, of accumulator_dtype(): all of them, or this rank's slice where gradients are sharded.
   std::byte* accumulator(int group) const { return places_[group].accumulator; }
   std::byte* updated_accumulator(int group) const;
@@ -100,8 +107,8 @@ class ModelState {
   struct Place {
     float *master, *first, *second;
     std::byte *weights, *accumulator, *sum_copy;
+    float* snapshot;
   };
-  Range slice_of(int group) const;
   void fill_optimizer_state(float value) const;
   void write_rounded(int group, std::span<const float> values) const;
   bool weights_are_master(int group) const;

@@ -88,6 +88,7 @@ std::string owner_of(schedule::BufferKind kind) {
     case gathered: return "gathered weights";
     case weight_copy: return "weights between tiers";
     case sum_copy: return "offloaded gradients";
+    case snapshot: return "snapshots";
     case state: return "optimizer state";
     case accumulator: return "gradient accumulators";
     case token_count:

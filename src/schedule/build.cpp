@@ -14,8 +14,10 @@ Builder::Builder(const ChainSpec& chain, const Options& options, int rank)
       visits_(list_visits(chain, options, split_.rounds())),
       gathered_(chain.groups.size(), -1),
       fetched_(chain.groups.size(), -1),
-      steps_left_(chain.groups.size(), true) {
+      steps_left_(chain.groups.size(), true),
+      snapshots_left_(chain.groups.size(), options.snapshots == Snapshots::taken) {
   program_.pass = options.pass;
+  program_.snapshots = options.snapshots;
   program_.rank = rank;
   program_.world_size = options.world_size;
   add_persistent_buffers();
@@ -80,6 +82,10 @@ void Builder::add_visit(int index) {
       case Op::loss: add_loss(micro_batch); break;
       default: add_backward(visit.unit, micro_batch);
     }
+  }
+  // One unit's beside the forward of the next, behind the updates that others wait for.
+  if (begins_with_steps(options_.pass)) {
+    for (const int group : chain_.units[visit.unit].reads) add_snapshot(group);
   }
   release_after(index);
   if (visit.op == Op::forward) return;

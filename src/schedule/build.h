@@ -25,6 +25,9 @@ namespace trireme::schedule {
 // that do are fetched one unit ahead of their gather, whole ones in place of a gather. An input (input_on_host) is
 // offloaded beside its unit's forward and fetched before the backward of the unit after it.
 //
+// SNAPSHOT g, in a pass that takes one, comes behind STEP g and the fetch and gather after it; where units work on the
+// weights of that STEP, behind the first that does. Frozen groups have none: they do not change.
+//
 // On one rank there are no collectives: accumulate only (count and report remain, as local instructions with
 // participants 1). A rank without a micro-batch in the last round issues that round's collectives and releases only.
 // Throws Error TR2210 when world_size > num_micro_batches, TR1000 when the chain contradicts itself.

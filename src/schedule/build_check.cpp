@@ -87,6 +87,8 @@ void check_arguments(const ChainSpec& chain, const Options& options, int rank) {
   TRIREME_CHECK(options.max_live >= 0, "max_live is " + std::to_string(options.max_live));
   TRIREME_CHECK(options.replicas >= 1 && options.world_size % options.replicas == 0,
                 std::to_string(options.replicas) + " replicas of " + std::to_string(options.world_size) + " ranks");
+  TRIREME_CHECK(options.snapshots != Snapshots::taken || options.pass != Pass::opening,
+                "a snapshot in a pass that has no step");
   check_groups(chain, options);
   check_inputs(chain);
 }

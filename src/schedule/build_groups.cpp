@@ -23,6 +23,9 @@ void Builder::add_persistent_buffers() {
     sum_copies_.push_back(
         spec.state_on_host ? add(BufferKind::sum_copy, options_.accumulator_element_bytes, spec.shards_optimizer, true)
                            : -1);
+    const bool has_snapshot = spec.trainable && options_.snapshots != Snapshots::none;
+    snapshots_.push_back(has_snapshot ? add(BufferKind::snapshot, options_.snapshot_bytes_per_element(), true, true)
+                                      : -1);
   }
   token_count_ = add_buffer(BufferKind::token_count, -1, -1, -1, kScalarBytes);
   loss_table_ = add_buffer(BufferKind::losses, -1, -1, -1, kScalarBytes * options_.num_micro_batches);
@@ -143,7 +146,9 @@ void Builder::add_reduction(int group, int round, int micro_batch) {
 // As soon as the sum is there, beside the rest of the backward; the update with it where it waits for nothing.
 void Builder::offload_sum(int group) {
   add_copy(Op::offload, group, accumulators_[group], sum_copies_[group]);
-  if (!options_.steps_wait) update(group);
+  if (options_.steps_wait) return;
+  update(group);
+  add_snapshot(group);
 }
 
 // Of what this rank updates: where parameters are sharded too, that is the slice which it keeps, also of frozen ones.
@@ -155,7 +160,10 @@ int Builder::add_weight_copy(int group, Tier tier) {
 }
 
 void Builder::add_steps() {
-  for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) add_step(group);
+  for (int group = 0; group < static_cast<int>(chain_.groups.size()); ++group) {
+    add_step(group);
+    add_snapshot(group);
+  }
 }
 
 // Once a pass.
@@ -185,6 +193,19 @@ void Builder::update(int group) {
   if (!fetches) return;
   Instruction& fetch = add_copy(Op::fetch, group, target, weights_[group]);
   if (spec.updates_slice_of_whole()) fetch.reads.push_back(weights_[group]);
+}
+
+// Once a pass, behind the update and, where that comes next, the gather: it would have to wait for the copy.
+void Builder::add_snapshot(int group) {
+  const GroupSpec& spec = chain_.groups[group];
+  if (!spec.trainable || !snapshots_left_[group]) return;
+  snapshots_left_[group] = false;
+  Instruction& snapshot = emit(Op::snapshot);
+  snapshot.lane = Lane::copy;
+  snapshot.group = group;
+  append(snapshot.reads, state_[group]);
+  if (!options_.has_own_master(spec)) snapshot.reads.push_back(weights_[group]);
+  snapshot.writes = {snapshots_[group]};
 }
 
 }  // namespace trireme::schedule

@@ -53,6 +53,7 @@ class Builder {
   void add_steps();
   void add_step(int group);
   void update(int group);
+  void add_snapshot(int group);
 
   const ChainSpec& chain_;
   const Options& options_;
@@ -61,10 +62,10 @@ class Builder {
   const std::vector<Visit> visits_;
   Program program_;
   std::vector<int> weights_;  // or slices of them
-  std::vector<int> state_, accumulators_, sum_copies_, losses_;
+  std::vector<int> state_, accumulators_, sum_copies_, snapshots_, losses_;
   int token_count_ = -1, loss_table_ = -1, gradient_norm_ = -1;
   std::vector<int> gathered_, fetched_;  // the last one
-  std::vector<bool> steps_left_;
+  std::vector<bool> steps_left_, snapshots_left_;
   // Of the round in hand; -1 where there is none (yet).
   std::vector<int> activations_, saved_, boundary_gradients_, slots_;
   std::vector<int> missing_;  // contributions to the groups' gradients still to come

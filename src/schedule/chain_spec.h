@@ -75,8 +75,13 @@ constexpr bool leaves_steps(Pass pass) {
   return pass == Pass::opening || pass == Pass::cycle;
 }
 
+// Of the state behind a step, for who reads it while training goes on. A run that takes them has memory for one in all
+// of its passes; those that take none leave it alone. The opening pass has no STEP to take one after.
+enum class Snapshots : std::uint8_t { none, kept, taken };
+
 struct Options {
   Pass pass = Pass::closed;
+  Snapshots snapshots = Snapshots::none;
   int world_size = 1;
   int replicas = 1;           // the ranks are so many sets of shard_ranks() neighbours; each set holds all slices
   int num_micro_batches = 1;  // M, over all ranks (layout/mesh.h says whose is which)
@@ -107,6 +112,9 @@ struct Options {
   }
   std::int64_t state_bytes(const GroupSpec& group) const {  // an element
     return state_bytes_per_element + (weights_are_master && has_own_master(group) ? compute_element_bytes : 0);
+  }
+  std::int64_t snapshot_bytes_per_element() const {  // moments and master, wherever that is
+    return state_bytes_per_element + (weights_are_master ? compute_element_bytes : 0);
   }
 };
 

@@ -54,6 +54,7 @@ double step_bytes(const ChainSpec& chain, const Options& options, int group) {
 
 // Of what this rank updates or keeps; of whole weights of which it fetches a slice, that slice.
 double copied_bytes(const Program& program, const Instruction& copy) {
+  if (copy.op == Op::snapshot) return static_cast<double>(program.buffers[copy.writes.front()].bytes);
   std::int64_t bytes = program.buffers[copy.reads.front()].bytes;
   for (const int buffer : copy.writes) bytes = std::min(bytes, program.buffers[buffer].bytes);
   return static_cast<double>(bytes);
@@ -107,7 +108,8 @@ double seconds(const ChainSpec& chain, const Options& options, const Program& pr
     case Op::step: return step_bytes(chain, options, instruction.group) / rates.optimizer_bytes_per_s;
     case Op::release: return 0;
     case Op::offload:
-    case Op::fetch: return copied_bytes(program, instruction) / rates.copy_bytes_per_s();
+    case Op::fetch:
+    case Op::snapshot: return copied_bytes(program, instruction) / rates.copy_bytes_per_s();
     case Op::count:
     case Op::gather:
     case Op::reduce:

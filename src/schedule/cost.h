@@ -18,7 +18,7 @@ std::int64_t wire_bytes(const ChainSpec& chain, const Options& options, const In
 
 // forward, recompute, loss, backward: the longer of operations / their rates (of products and of attention) and bytes /
 //   bytes_moved_per_s (the roofline model; Williams, Waterman, Patterson, CACM 52(4), 2009)
-// offload, fetch: the bytes that they copy
+// offload, fetch, snapshot: the bytes that they copy
 // accumulate, norm, step: the bytes that they read and write, of this rank's slice where it has one
 // collectives: a latency for each phase, and wire_bytes / collective_bytes_per_s
 // release: nothing

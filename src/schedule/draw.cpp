@@ -22,7 +22,8 @@ constexpr Kind kKinds[] = {{'C', "count"},    {'G', "gather"},
                            {'B', "backward"}, {'A', "accumulate"},
                            {'X', "reduce"},   {'N', "norm"},
                            {'P', "report"},   {'S', "step"},
-                           {'O', "offload"},  {'H', "fetch from the host"}};  // as Op
+                           {'O', "offload"},  {'H', "fetch from the host"},
+                           {'K', "snapshot"}};  // as Op
 constexpr const char* kLaneNames[] = {"compute", "reduce", "copy"};
 constexpr int kMargin = 10;  // characters before the first column
 constexpr int kLeastWidth = 48;

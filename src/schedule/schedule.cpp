@@ -7,16 +7,16 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::array<std::string_view, 14> kOpNames = {"count",     "gather",   "release",    "forward", "loss",
+constexpr std::array<std::string_view, 15> kOpNames = {"count",     "gather",   "release",    "forward", "loss",
                                                        "recompute", "backward", "accumulate", "reduce",  "norm",
-                                                       "report",    "step",     "offload",    "fetch"};
+                                                       "report",    "step",     "offload",    "fetch",   "snapshot"};
 constexpr std::array<std::string_view, 6> kReduceNames = {"reduce",     "reduce_scatter", "scatter_sums",
                                                           "all_gather", "all_reduce",     "sum_replicas"};
-constexpr std::array<std::string_view, 16> kBufferNames = {
-    "weights",       "weight_slice", "state",         "accumulator",       "sum_copy",
-    "token_count",   "losses",       "gradient_norm", "gathered",          "weight_copy",
-    "gradient_slot", "activation",   "saved",         "boundary_gradient", "recomputed_output",
-    "workspace"};
+constexpr std::array<std::string_view, 17> kBufferNames = {
+    "weights",           "weight_slice",  "state",      "accumulator",   "sum_copy",
+    "snapshot",          "token_count",   "losses",     "gradient_norm", "gathered",
+    "weight_copy",       "gradient_slot", "activation", "saved",         "boundary_gradient",
+    "recomputed_output", "workspace"};
 
 // Names are for messages about broken programs too, so an index may be anything.
 template <class Spec>

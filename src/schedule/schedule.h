@@ -1,10 +1,10 @@
 // What one rank does in one step, in order, and what each instruction touches.
 //
 // compute lane: forward, loss, recompute, backward, release, accumulate, norm, step. reduce lane: the collectives
-// (count, gather, reduce, report). copy lane: offload and fetch, and step where the state is in host memory. build.h
-// writes a Schedule from a ChainSpec and Options; lower.h turns it into a Program: a place for every buffer and every
-// wait written down; verify.h proves the programs of all ranks; engine/executor.h runs one. A buffer is a name with a
-// size: nothing here knows tensors or torch, so a schedule for thousands of ranks fits in a test.
+// (count, gather, reduce, report). copy lane: offload, fetch and snapshot, and step where the state is in host memory.
+// build.h writes a Schedule from a ChainSpec and Options; lower.h turns it into a Program: a place for every buffer and
+// every wait written down; verify.h proves the programs of all ranks; engine/executor.h runs one. A buffer is a name
+// with a size: nothing here knows tensors or torch, so a schedule for thousands of ranks fits in a test.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -30,6 +30,7 @@ enum class Op : std::uint8_t {
   step,        // STEP g: optimizer on a group or this rank's slice of it, and the units' copy of the weights
   offload,     // OFFLOAD: device to host, the input boundary of u m, or what this rank updates of the sum of g
   fetch,       // FETCH: host to device, that input again, or weights of g
+  snapshot,    // SNAPSHOT g: what STEP made of this rank's slice of g, to where a later step leaves it alone
 };
 
 // reduce_scatter: for r in 0 .. participants-1 in rank order, slice s of rank r's slot is added to rank s's accumulator
@@ -56,6 +57,8 @@ enum class BufferKind : std::uint8_t {
   state,          // master (if apart), moments, per trainable group or slice; persistent; none when it has no bytes
   accumulator,    // gradient sum, per trainable group or slice; persistent
   sum_copy,       // where the state is on the host, there too: what this rank updates of the accumulator; persistent
+  snapshot,       // masters and moments of this rank's slice of a trainable group, also where it keeps all of them; on
+                  // the host; persistent; as Options::snapshots says
   token_count,    // valid label tokens of the global batch; persistent; written by count, read by loss
   losses,         // (sum, weight); persistent; micro_batch m: one entry, written by LOSS m; micro_batch -1: the table
                   // of all M, written by report from every rank's entries
@@ -111,6 +114,7 @@ struct Buffer {
 //               host, before it is used: reads the kept weights, writes weight_copy where they are a slice, else
 //               gathered; of another g, after its step: reads weight_copy, and weights of which it fetches a slice;
 //               writes the kept weights
+//   snapshot    reads state, and the kept weights where they are the masters; writes snapshot
 // clang-format on
 // The first unit has no input, so there is no boundary before it; the head has no output.
 struct Instruction {
@@ -135,6 +139,7 @@ struct Instruction {
 // One rank's pass, drained: it starts with everything at rest and ends so.
 struct Program {
   Pass pass = Pass::closed;
+  Snapshots snapshots = Snapshots::none;
   int rank = 0, world_size = 1;
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;  // the issue order; each lane runs its own in this order

@@ -85,14 +85,14 @@ bool has_valid_indices(const Inspection& inspection, const Instruction& instruct
   const bool of_input = is_copy(instruction) && instruction.group < 0;
   const bool of_unit = op == Op::forward || op == Op::loss || op == Op::recompute || op == Op::backward || of_input;
   const bool of_group = op == Op::accumulate || op == Op::reduce || op == Op::step || op == Op::gather ||
-                        op == Op::release || (is_copy(instruction) && !of_input);
+                        op == Op::release || op == Op::snapshot || (is_copy(instruction) && !of_input);
   const bool of_micro_batch = of_unit || op == Op::accumulate;
   const bool of_round = of_micro_batch || op == Op::reduce;
   const auto holds = [](bool needed, int index, std::size_t count) {
     return needed ? in_range(index, count) : index == -1;
   };
   const auto micro_batches = static_cast<std::size_t>(inspection.options.num_micro_batches);
-  return op <= Op::fetch && holds(of_unit, instruction.unit, inspection.chain.units.size()) &&
+  return op <= Op::snapshot && holds(of_unit, instruction.unit, inspection.chain.units.size()) &&
          holds(of_group, instruction.group, inspection.chain.groups.size()) &&
          holds(of_micro_batch, instruction.micro_batch, micro_batches) &&
          holds(of_round, instruction.round, micro_batches);
@@ -102,7 +102,7 @@ Lane expected_lane(const Inspection& inspection, const Instruction& instruction)
   if (is_collective(instruction)) return Lane::reduce;
   const bool on_host = instruction.op == Op::step && in_range(instruction.group, inspection.chain.groups.size()) &&
                        inspection.chain.groups[instruction.group].state_on_host;
-  return is_copy(instruction) || on_host ? Lane::copy : Lane::compute;
+  return is_copy(instruction) || instruction.op == Op::snapshot || on_host ? Lane::copy : Lane::compute;
 }
 
 void check_instructions(Inspection& inspection) {
@@ -198,7 +198,9 @@ void check_structure(Inspection& inspection) {
     inspection.report(
         -1, "the program is rank " + std::to_string(program.rank) + "'s of " + std::to_string(program.world_size));
   }
-  if (program.pass != inspection.options.pass) inspection.report(-1, "the program is another pass of the step");
+  if (program.pass != inspection.options.pass || program.snapshots != inspection.options.snapshots) {
+    inspection.report(-1, "the program is another pass of the step");
+  }
   check_buffers(inspection);
   check_persistent(inspection);
   check_instructions(inspection);

@@ -106,4 +106,15 @@ void MeaningChecker::check_step(const Instruction& instruction) {
   group.pending = false;
 }
 
+// A pass has one STEP of a group, so what is copied behind it is the state of that step and of no other.
+void MeaningChecker::check_snapshot(const Instruction& instruction) {
+  Group& group = groups_[instruction.group];
+  expect(instruction.participants == 0 && instruction.element_count == 0, "is no collective");
+  expect(options().snapshots == Snapshots::taken, "is not for this pass to take");
+  expect(chain_.groups[instruction.group].trainable, "copies a frozen group");
+  expect(group.stepped, "comes before its step");
+  expect(!group.snapshotted, "comes twice");
+  group.snapshotted = true;
+}
+
 }  // namespace trireme::schedule

@@ -87,6 +87,7 @@ void MeaningChecker::check(const Instruction& instruction) {
     case Op::fetch:
       expect(instruction.participants == 0 && instruction.element_count == 0, "is no collective");
       return instruction.unit >= 0 ? check_input(instruction) : check_copy(instruction);
+    case Op::snapshot: return check_snapshot(instruction);
   }
 }
 
@@ -170,6 +171,8 @@ void MeaningChecker::check_end() {
            "offload " + chain_.groups[group].name + " is missing");
     expect(!fetches_after_step(chain_.groups[group]) || !steps || groups_[group].fetched_after,
            "fetch " + chain_.groups[group].name + " is missing after its step");
+    expect(groups_[group].snapshotted == (options().snapshots == Snapshots::taken),
+           "snapshot " + chain_.groups[group].name + " is missing");
     const bool needs_gather = chain_.groups[group].shards_optimizer && !chain_.groups[group].shards_parameters;
     expect(!needs_gather || !steps || groups_[group].gathered_after,
            "gather " + chain_.groups[group].name + " is missing after its step");

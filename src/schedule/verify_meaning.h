@@ -22,7 +22,7 @@ class MeaningChecker {
     std::size_t completions = 0;     // reductions after the rounds so far
     bool complete = false;           // the accumulator holds the global sum
     bool pending = false;            // it holds that of the step before
-    bool stepped = false;
+    bool stepped = false, snapshotted = false;
     bool gathered_after = false;  // whole weights that are updated in slices: all ranks have all slices
     int gathered = -1;            // sharded or fetched weights: the buffer that holds them whole now
     bool offloaded = false;       // the sum is where the state is
@@ -67,6 +67,7 @@ class MeaningChecker {
   void check_copy(const Instruction& instruction);
   void check_release(const Instruction& instruction);
   void check_step(const Instruction& instruction);
+  void check_snapshot(const Instruction& instruction);
   static bool fetches_after_step(const GroupSpec& spec) { return spec.state_on_host && !spec.weights_on_host; }
 
   Inspection& inspection_;

@@ -33,7 +33,8 @@ class OrderChecker {
       const BufferKind kind = program_.buffers[id].kind;
       const bool kept = kind == BufferKind::weights || kind == BufferKind::weight_slice || kind == BufferKind::state;
       const bool is_pending = is_sum(kind) || kind == BufferKind::gradient_norm;
-      if (kept || (is_pending && begins_with_steps(pass()))) assign(id, {id, -1, kNever});
+      const bool is_read = kind == BufferKind::snapshot && inspection_.options.snapshots == Snapshots::kept;
+      if (kept || is_read || (is_pending && begins_with_steps(pass()))) assign(id, {id, -1, kNever});
     }
     for (int index = 0; index < static_cast<int>(program_.instructions.size()); ++index) {
       const Instruction& instruction = program_.instructions[index];

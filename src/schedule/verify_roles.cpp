@@ -52,6 +52,11 @@ struct Roles {
                     options.state_bytes_per_element + (adds_master ? options.compute_element_bytes : 0),
                     spec.shards_optimizer, -1, spec.state_on_host ? Tier::host : Tier::device);
   }
+  // Where masters are apart they are among the state's bytes.
+  Buffer snapshot(int group) const {
+    const std::int64_t master = options.weights_are_master ? options.compute_element_bytes : 0;
+    return of_group(BufferKind::snapshot, group, options.state_bytes_per_element + master, true, -1, Tier::host);
+  }
   Buffer accumulator(int group) const {
     return of_group(BufferKind::accumulator, group, options.accumulator_element_bytes,
                     chain.groups[group].shards_gradients);
@@ -182,6 +187,16 @@ Accesses of_copy(const Roles& roles, const Instruction& instruction) {
   return accesses;
 }
 
+Accesses of_snapshot(const Roles& roles, int group) {
+  const GroupSpec& spec = roles.chain.groups[group];
+  Accesses accesses;
+  add(accesses.reads, roles.state(group));
+  const bool units_read_masters = roles.options.weights_are_master && (!spec.state_on_host || spec.weights_on_host);
+  if (units_read_masters) add(accesses.reads, roles.kept_weights(group));
+  add(accesses.writes, roles.snapshot(group));
+  return accesses;
+}
+
 }  // namespace
 
 std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& options, int rank) {
@@ -193,6 +208,7 @@ std::vector<Buffer> expected_persistent(const ChainSpec& chain, const Options& o
     add(buffers, roles.state(group));
     add(buffers, roles.accumulator(group));
     if (chain.groups[group].state_on_host) add(buffers, roles.offloaded_sum(group));
+    if (options.snapshots != Snapshots::none) add(buffers, roles.snapshot(group));
   }
   add(buffers, Roles::scalars(BufferKind::token_count, -1, 1));
   add(buffers, Roles::scalars(BufferKind::losses, -1, options.num_micro_batches));
@@ -228,6 +244,7 @@ Accesses expected_accesses(const ChainSpec& chain, const Options& options, int r
     case Op::release: return {{}, {roles.weights(instruction.group)}};
     case Op::offload:
     case Op::fetch: return of_copy(roles, instruction);
+    case Op::snapshot: return of_snapshot(roles, instruction.group);
   }
   return {};
 }

@@ -108,6 +108,7 @@ Case make_random_case(std::uint64_t seed) {
     offload(chain, state, weights, dice.chance(70));
     options.steps_wait = options.pass != Pass::closed || dice.chance(50);
   }
+  options.snapshots = static_cast<Snapshots>(dice.below(options.pass == Pass::opening ? 2 : 3));
   return random;
 }
 
@@ -123,7 +124,10 @@ std::string describe(const Case& random) {
          (options.max_live > 0 ? ", at most " + std::to_string(options.max_live) + " gathered" : "") +
          (random.chain.groups[0].shards_optimizer ? ", sharded" : "") +
          (random.chain.groups[0].state_on_host ? ", offloaded" : "") +
-         (options.steps_wait ? "" : ", steps do not wait");
+         (options.steps_wait ? "" : ", steps do not wait") +
+         (options.snapshots == Snapshots::none   ? ""
+          : options.snapshots == Snapshots::kept ? ", keeps a snapshot"
+                                                 : ", takes a snapshot");
 }
 
 }  // namespace trireme::schedule

@@ -167,6 +167,7 @@ std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_
   }
   const bool copies = instruction.op == Op::offload || instruction.op == Op::fetch;
   if (copies && !node.seen.empty()) return node.seen.front();
+  if (instruction.op == Op::snapshot) return copied(node.seen);
   const bool of_unit = instruction.unit >= 0;
   if (of_unit) hash = mix(mix(hash, instruction.unit), instruction.micro_batch);
   if (instruction.op == Op::step) hash = mix(hash, instruction.group);
@@ -176,6 +177,12 @@ std::uint64_t Interpreter::result(const Rank& rank, const Node& node, std::size_
     if (other.in_place && (!of_unit || &other == &node.outputs[output])) hash = mix(hash, other.old);
   }
   return mix(hash, output);
+}
+
+std::uint64_t Interpreter::copied(const std::vector<std::uint64_t>& state) {
+  std::uint64_t hash = 19;
+  for (const std::uint64_t part : state) hash = mix(hash, part);
+  return hash;
 }
 
 std::uint64_t Interpreter::reduced(const Rank& rank, const Node& node, std::size_t output) const {
@@ -248,7 +255,7 @@ Outcome Interpreter::run(std::uint64_t seed) {
     Rank& rank = ranks_[events[pick].rank];
     events[pick].begins ? begin(rank, events[pick].lane) : end(rank, events[pick].lane);
   }
-  Outcome outcome{failure_, {}, {}};
+  Outcome outcome{failure_, {}, {}, true};
   for (const Rank& rank : ranks_) {
     const bool finished = std::all_of(rank.nodes.begin(), rank.nodes.end(), [](const Node& node) { return node.done; });
     if (failure_.empty() && !finished) outcome.failure = "hang";
@@ -257,6 +264,11 @@ Outcome Interpreter::run(std::uint64_t seed) {
       const std::uint64_t value = read(rank, rank.kept[i]);
       hash = mix(hash, value);
       if (rank.is_common[i]) common = mix(common, value);
+    }
+    for (const Copied& snapshot : rank.snapshots) {
+      std::vector<std::uint64_t> state;
+      for (const Range range : snapshot.state) state.push_back(read(rank, range));
+      outcome.snapshots_hold &= holds(rank, snapshot.copy, copied(state));
     }
     outcome.end.push_back(hash);
     outcome.common.push_back(common);

@@ -21,6 +21,7 @@ struct Outcome {
   std::vector<std::uint64_t>
       end;  // per rank: weights, state, norm, token count, loss table and pending sums at the end
   std::vector<std::uint64_t> common;  // per rank: those of it that all ranks hold alike
+  bool snapshots_hold = true;         // what was taken is the state at the end
   bool operator==(const Outcome&) const = default;
 };
 
@@ -49,6 +50,11 @@ class Interpreter {
     int meeting = -1;
     bool done = false;
   };
+  // A snapshot, and what it is to be a copy of.
+  struct Copied {
+    Range copy;
+    std::vector<Range> state;
+  };
   struct Cell {
     std::uint64_t value = 0;
     std::int64_t position = 0;
@@ -58,8 +64,9 @@ class Interpreter {
     std::vector<std::int64_t> borders;  // cell i is bytes borders[i] .. borders[i + 1]
     std::vector<Cell> initial, cells;
     std::vector<Node> nodes;
-    std::vector<Range> kept;              // what the end state is made of
-    std::vector<bool> is_common;          // per range of that: all ranks hold it alike
+    std::vector<Range> kept;      // what the end state is made of
+    std::vector<bool> is_common;  // per range of that: all ranks hold it alike
+    std::vector<Copied> snapshots;
     std::vector<std::vector<int>> lanes;  // instructions of each lane
     std::vector<std::size_t> next;        // per lane, its head
     std::vector<bool> running;            // per lane, its head has begun
@@ -79,6 +86,7 @@ class Interpreter {
   void resolve_gather(const Rank& rank, Node& node) const;
   Range updated(const Rank& rank, int buffer, bool& broken) const;
   bool is_kept(const Buffer& buffer) const;
+  void resolve_snapshots(Rank& rank, bool& broken) const;
   void resolve_own(const Rank& rank, Node& node) const;
   static void make_cells(Rank& rank);
   void fill(Rank& rank) const;
@@ -96,6 +104,7 @@ class Interpreter {
   std::vector<const Node*> peers(const Rank& rank, const Node& node) const;
   void check_meeting(const std::vector<const Node*>& meeting);
   std::uint64_t result(const Rank& rank, const Node& node, std::size_t output) const;
+  static std::uint64_t copied(const std::vector<std::uint64_t>& state);
   std::uint64_t reduced(const Rank& rank, const Node& node, std::size_t output) const;
 
   const Case& setting_;

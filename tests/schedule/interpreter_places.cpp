@@ -32,6 +32,8 @@ std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffe
       const std::int64_t master = options.weights_are_master && spec.state_on_host && !spec.weights_on_host ? 4 : 0;
       return kept_bytes(group, options.state_bytes_per_element + master, spec.shards_optimizer);
     }
+    case BufferKind::snapshot:
+      return kept_bytes(group, options.state_bytes_per_element + (options.weights_are_master ? 4 : 0), true);
     case BufferKind::accumulator: return kept_bytes(group, options.accumulator_element_bytes, spec.shards_gradients);
     case BufferKind::gradient_slot: return kept_bytes(group, options.compute_element_bytes, false);
     case BufferKind::token_count:
@@ -172,7 +174,7 @@ Interpreter::Range Interpreter::updated(const Rank& rank, int id, bool& broken) 
   return Range{begin, begin + slice};
 }
 
-// NORM, STEP, OFFLOAD, FETCH: of whole buffers whose slices are updated, only this rank's slice.
+// NORM, STEP, OFFLOAD, FETCH, SNAPSHOT: of whole buffers whose slices are updated, only this rank's slice.
 void Interpreter::resolve_own(const Rank& rank, Node& node) const {
   const Instruction& instruction = *node.instruction;
   const Options& options = setting_.options;
@@ -205,7 +207,8 @@ Interpreter::Node Interpreter::resolve(const Rank& rank, const Instruction& inst
     case Op::norm:
     case Op::step:
     case Op::offload:
-    case Op::fetch: resolve_own(rank, node); return node;
+    case Op::fetch:
+    case Op::snapshot: resolve_own(rank, node); return node;
     default: break;
   }
   const auto range = [&](int id) {
@@ -229,6 +232,26 @@ bool Interpreter::is_kept(const Buffer& buffer) const {
   return is_persistent(buffer.kind) && (buffer.kind != BufferKind::losses || buffer.micro_batch < 0);
 }
 
+// By the chain, whatever the instructions say.
+void Interpreter::resolve_snapshots(Rank& rank, bool& broken) const {
+  const Options& options = setting_.options;
+  for (int group = 0; group < static_cast<int>(setting_.chain.groups.size()); ++group) {
+    const GroupSpec& spec = setting_.chain.groups[group];
+    if (!spec.trainable) continue;
+    const bool masters_apart = !options.weights_are_master || (spec.state_on_host && !spec.weights_on_host);
+    Copied& snapshot = rank.snapshots.emplace_back();
+    for (int id = 0; id < static_cast<int>(rank.program->buffers.size()); ++id) {
+      const Buffer& buffer = rank.program->buffers[id];
+      if (buffer.group != group) continue;
+      const bool is_master = buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice;
+      if (buffer.kind == BufferKind::snapshot) snapshot.copy = updated(rank, id, broken);
+      if (buffer.kind == BufferKind::state || (is_master && !masters_apart)) {
+        snapshot.state.insert(is_master ? snapshot.state.end() : snapshot.state.begin(), updated(rank, id, broken));
+      }
+    }
+  }
+}
+
 void Interpreter::resolve(Rank& rank) const {
   rank.lanes.resize(kNumLanes);
   for (const Instruction& instruction : rank.program->instructions) {
@@ -242,10 +265,11 @@ void Interpreter::resolve(Rank& rank) const {
     const bool sums = buffer.kind == BufferKind::accumulator || buffer.kind == BufferKind::sum_copy;
     rank.kept.push_back(sums ? updated(rank, id, broken) : place(rank, id, true_bytes({}, buffer), broken));
     const bool of_slice =
-        buffer.kind == BufferKind::weight_slice ||
+        buffer.kind == BufferKind::weight_slice || buffer.kind == BufferKind::snapshot ||
         ((buffer.kind == BufferKind::state || sums) && setting_.chain.groups[buffer.group].shards_optimizer);
     rank.is_common.push_back(!of_slice);
   }
+  if (setting_.options.snapshots == Snapshots::taken) resolve_snapshots(rank, broken);
   if (broken) rank.nodes.front().broken = true;
   make_cells(rank);
   fill(rank);
@@ -259,6 +283,10 @@ void Interpreter::make_cells(Rank& rank) {
     for (Output& output : node.outputs) ranges.push_back(&output.range);
   }
   for (Range& range : rank.kept) ranges.push_back(&range);
+  for (Copied& snapshot : rank.snapshots) {
+    ranges.push_back(&snapshot.copy);
+    for (Range& range : snapshot.state) ranges.push_back(&range);
+  }
   for (const Range* range : ranges) {
     rank.borders.push_back(range->begin);
     rank.borders.push_back(range->end);

@@ -1,5 +1,6 @@
 // Seeded damage to lowered programs.
 #pragma once
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,5 +16,8 @@ struct Mutation {
 };
 
 std::vector<Mutation> all_mutations();
+
+// Damage to a SNAPSHOT, harmful or not: none of it is to pass.
+std::span<const Mutation> snapshot_mutations();
 
 }  // namespace trireme::schedule

@@ -43,6 +43,7 @@ TEST(Proof, FlagsNoUnmutatedProgram) {
     Interpreter interpreter(random, lowered);
     const Outcome reference = interpreter.run(0);
     ASSERT_EQ(reference.failure, "") << "seed " << seed << ": " << describe(random);
+    ASSERT_TRUE(reference.snapshots_hold) << "seed " << seed << ": " << describe(random);
     for (int other = 1; other < 4; ++other) ASSERT_EQ(interpreter.run(other), reference) << "seed " << seed;
     ASSERT_EQ(std::count(reference.common.begin(), reference.common.end(), reference.common[0]),
               random.options.world_size)
