@@ -180,29 +180,44 @@ std::byte* Engine::address_of(const schedule::Buffer& buffer) const {
 
 StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
   TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
+  TRIREME_CHECK(options_.snapshots || !options.snapshot, "a snapshot was asked for that is not planned");
   batches_ = batches;
   step_options_ = options;
-  report_ = StepReport{.loss_scale = loss_scale_.scale};
+  const bool overlaps = plan_.overlaps_steps();
+  if (options.snapshot || due_snapshot_) refuse_overwriting();
+  const std::int64_t number = options.run_step > 0 ? options.run_step : options.step;
+  if (options.snapshot && !overlaps) due_snapshot_ = number;
+  report_ = StepReport{.loss_scale = loss_scale_.scale, .program = next_program()};
   own_losses_.assign(batches.size(), 0.0);
-  const std::size_t program = next_program();
-  report_.pass = plan_.programs[program].pass;
-  if (options.record_spans || options_.measures) report_.spans.resize(plan_.programs[program].instructions.size());
-  executor_->run(static_cast<int>(program), report_.spans);
-  is_pending_ = schedule::leaves_steps(report_.pass);
+  if (options.record_spans || options_.measures) {
+    report_.spans.resize(plan_.programs[report_.program].instructions.size());
+  }
+  run_program(report_.program, report_.spans);
+  if (options.snapshot && overlaps) due_snapshot_ = number;
   if (options_.measures) report_.seconds = sum_of_seconds();
   move_loss_scale();
   if (!options.record_spans) report_.spans.clear();
   return report_;
 }
 
+void Engine::run_program(std::size_t program, std::span<schedule::Span> record) {
+  const bool takes_snapshot = plan_.programs[program].snapshots == schedule::Snapshots::taken;
+  if (takes_snapshot) snapshot_step_.reset();
+  executor_->run(static_cast<int>(program), record);
+  if (takes_snapshot) snapshot_step_ = std::exchange(due_snapshot_, std::nullopt);
+  is_pending_ = schedule::leaves_steps(plan_.programs[program].pass);
+}
+
 std::size_t Engine::next_program() const {
-  if (!plan_.overlaps_steps()) return 0;
-  return plan_.index_of(is_pending_ ? schedule::Pass::cycle : schedule::Pass::opening);
+  using enum schedule::Pass;
+  if (plan_.overlaps_steps() && !is_pending_) return plan_.index_of(opening);
+  return plan_.index_of(is_pending_ ? cycle : closed, due_snapshot_.has_value());
 }
 
 void Engine::drain() {
-  if (!std::exchange(is_pending_, false)) return;
-  executor_->run(static_cast<int>(plan_.index_of(schedule::Pass::drain)));
+  if (!is_pending_) return;
+  if (due_snapshot_) refuse_overwriting();
+  run_program(plan_.index_of(schedule::Pass::drain, due_snapshot_.has_value()), {});
 }
 
 ModelState& Engine::state() {

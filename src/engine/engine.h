@@ -7,6 +7,7 @@
 // When step() returns, every lane has drained and the communicator is free for other use. Where plan().overlaps_steps()
 // the weights are then still those of the step before: the update runs into the next step(), or into drain().
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "engine/executor.h"
 #include "engine/model_state.h"
 #include "engine/non_finite.h"
+#include "engine/snapshot.h"
 #include "kernels/kernels.h"
 #include "layout/mesh.h"
 #include "optim/loss_scale.h"
@@ -47,6 +49,7 @@ struct EngineOptions {
   // parameters are sharded or one rank has all; the inputs of units that recompute, but the last one's, which is needed
   // at once.
   bool offload_optimizer = false, offload_parameters = false, offload_inputs = false;
+  bool snapshots = false;        // StepOptions::snapshot may be asked for: host memory for one
   bool measures = false;         // StepReport::seconds
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
@@ -62,11 +65,12 @@ struct EngineOptions {
 struct StepPlan {
   std::vector<StorageGroup> groups;
   schedule::ChainSpec chain;
-  schedule::Options options;                                             // of programs.front()
-  std::vector<schedule::Program> programs;                               // closed; or cycle, opening, drain
+  schedule::Options options;  // of programs.front()
+  // closed; or cycle, opening, drain. With snapshots, those of these that have STEPs once more, with a SNAPSHOT of
+  // each.
+  std::vector<schedule::Program> programs;
   const schedule::Program& program() const { return programs.front(); }  // of most steps
-  const schedule::Program& program(schedule::Pass pass) const { return programs[index_of(pass)]; }
-  std::size_t index_of(schedule::Pass pass) const;
+  std::size_t index_of(schedule::Pass pass, bool takes_snapshot = false) const;
   std::int64_t persistent_bytes = 0, host_persistent_bytes = 0;
   std::int64_t arena_bytes = 0;  // of the programs' arena, or of an evaluation where that takes more
   std::int64_t host_arena_bytes = 0;
@@ -75,7 +79,7 @@ struct StepPlan {
   // "weights", "optimizer state", ..., bytes of this rank on the device and in host memory.
   std::map<std::string, std::int64_t> memory_by_owner, host_memory_by_owner;
   std::int64_t bytes() const;  // of all owners on the device: what lies outside the engine counts too
-  bool overlaps_steps() const { return programs.size() > 1; }
+  bool overlaps_steps() const { return schedule::leaves_steps(programs.front().pass); }
   // Groups are updated before the norm is known: a step that it ends has changed some of them.
   bool steps_early() const;
   bool has_sharded_parameters() const;
@@ -95,6 +99,9 @@ struct StepOptions {
   std::int64_t run_step = 0;    // of the run, for messages: more by the skipped ones; 0: step
   bool stop_requested = false;  // by this rank
   bool record_spans = false;
+  // Engine::snapshot() gives the state behind this step, as soon as it is updated: where plan().overlaps_steps() in the
+  // next step or drain. Needs EngineOptions::snapshots.
+  bool snapshot = false;
   // Collectives do nothing, what waits for them still waits: for measuring what they cost. Weights and losses are void
   // afterwards.
   bool silent = false;
@@ -109,8 +116,8 @@ struct StepReport {
   double loss_scale = 1;                // that the backward used
   std::optional<NonFinite> non_finite;  // the step was skipped: it moves neither weights nor optimizer state
   bool stop_requested = false;          // by any rank
-  schedule::Pass pass = schedule::Pass::closed;
-  std::vector<schedule::Span> spans;  // of plan().program(pass)'s instructions, where they were to be recorded
+  std::size_t program = 0;              // of plan().programs: the one that ran
+  std::vector<schedule::Span> spans;    // of its instructions, where they were to be recorded
   // Where EngineOptions::measures: seconds of this rank by kind of instruction. Lanes overlap: gather and reduce run
   // beside the others, as do copy and, of what is in host memory, step. The compute lane's time in instructions
   // (`computing`), and that in which it waits for another lane; what is left of the step, it is outside both.
@@ -137,8 +144,12 @@ class Engine {
   // batches[k] is this rank's micro-batch of round k (shape.batch == 0 where it has none). Gradients that are not
   // finite leave weights and optimizer state untouched (unless plan().steps_early()): they are Error TR1302, or where
   // EngineOptions::skips_non_finite a report with non_finite, after which the loss scale falls; TR1303 (no progress)
-  // where it is at its minimum.
+  // where it is at its minimum. TR1304, before anything is done, where a snapshot that is held would be overwritten, by
+  // this step or the one that it asks for; drain() too.
   StepReport step(std::span<const Batch> batches, const StepOptions& options);
+
+  // The last that was taken; none before. Between steps.
+  std::optional<Snapshot> snapshot();
 
   // Forward and loss only. Where is_sharded(), a collective: every rank calls it as often as the others, and one that
   // has no batch (nullptr) takes part.
@@ -155,6 +166,9 @@ class Engine {
   // For saving: all elements of one kind of state of a group, on rank 0; elsewhere nothing. Lies in the state itself
   // or in storage: where ranks hold slices, which makes it a collective, or of ModelState::is_rounded().
   std::span<const float> gather_state(StateKind kind, int group, std::vector<float>& storage);
+  // The same of a snapshot, whose slices make it a collective on every engine of several ranks. Between steps, also
+  // while one is pending.
+  std::span<const float> gather_state(const Snapshot& snapshot, StateKind kind, int group, std::vector<float>& storage);
 
   // What this rank has mapped for the model and the step; on each tier as plan() says.
   std::int64_t allocated_bytes(schedule::Tier tier) const;
@@ -162,7 +176,10 @@ class Engine {
  private:
   struct Bound;  // an instruction's views, resolved once
   void run(int program, int instruction);
+  void run_program(std::size_t program, std::span<schedule::Span> record);
   std::size_t next_program() const;
+  void refuse_overwriting() const;
+  std::span<const float> gather_to_first(std::span<const float> mine, int group, std::vector<float>& storage);
   StepReport::Seconds sum_of_seconds() const;
   void skip_collective(const schedule::Instruction& instruction);
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
@@ -224,6 +241,9 @@ class Engine {
   };
   Update update_;
   bool is_pending_ = false;
+  // Steps: of which there is a snapshot, and of which the next STEPs are to make one.
+  std::optional<std::int64_t> snapshot_step_, due_snapshot_;
+  std::atomic<int> snapshot_readers_ = 0;
   std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
 };
 

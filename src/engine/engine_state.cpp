@@ -1,4 +1,4 @@
-// What the engine does between steps: evaluation, and its state in and out.
+// What the engine does between steps: evaluation, and its state in and out, also that behind an earlier step.
 #include <algorithm>
 #include <cstring>
 
@@ -76,7 +76,12 @@ std::span<const float> Engine::gather_state(StateKind kind, int group, std::vect
   const auto held = static_cast<std::size_t>(state_.held(kind, group).size());
   const auto numel = static_cast<std::size_t>(plan_.groups[group].numel);
   std::vector<float> copy;
-  const std::span<const float> mine = state_.read(kind, group, held == numel ? storage : copy);
+  return gather_to_first(state_.read(kind, group, held == numel ? storage : copy), group, storage);
+}
+
+// Whole groups are there already. Where each rank has a slice, they come in order.
+std::span<const float> Engine::gather_to_first(std::span<const float> mine, int group, std::vector<float>& storage) {
+  const std::size_t held = mine.size(), numel = static_cast<std::size_t>(plan_.groups[group].numel);
   if (held == 0 || held == numel) return comm_.rank() == 0 ? mine : std::span<const float>();
   if (plan_.options.replica_of(comm_.rank()) > 0) return {};
   comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
@@ -91,6 +96,25 @@ std::span<const float> Engine::gather_state(StateKind kind, int group, std::vect
     ranks.receive(std::as_writable_bytes(slice), rank)->wait();
   }
   return storage;
+}
+
+std::optional<Snapshot> Engine::snapshot() {
+  if (!snapshot_step_) return std::nullopt;
+  return Snapshot(state_, *snapshot_step_, snapshot_readers_);
+}
+
+std::span<const float> Engine::gather_state(const Snapshot& snapshot, StateKind kind, int group,
+                                            std::vector<float>& storage) {
+  const bool is_whole = snapshot.held(kind, group).size() == plan_.groups[group].numel;
+  std::vector<float> copy;
+  return gather_to_first(snapshot.read(kind, group, is_whole ? storage : copy), group, storage);
+}
+
+void Engine::refuse_overwriting() const {
+  if (snapshot_readers_.load(std::memory_order_acquire) == 0) return;
+  throw Error(1304, place_of_step(),
+              "asks for a snapshot while that of step " + std::to_string(snapshot_step_.value_or(0)) + " is being read",
+              "ask again when its reader is done; more steps between snapshots give it more time");
 }
 
 }  // namespace trireme::engine

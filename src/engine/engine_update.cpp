@@ -110,7 +110,7 @@ StepReport::Seconds Engine::sum_of_seconds() const {
   const std::vector<schedule::Span>& spans = report_.spans;
   StepReport::Seconds sum;
   for (std::size_t i = 0; i < spans.size(); ++i) {
-    const Instruction& instruction = plan_.program(report_.pass).instructions[i];
+    const Instruction& instruction = plan_.programs[report_.program].instructions[i];
     const double seconds = spans[i].length();
     if (instruction.lane == schedule::Lane::compute) sum.computing += seconds;
     switch (instruction.op) {
@@ -131,7 +131,7 @@ StepReport::Seconds Engine::sum_of_seconds() const {
       case Op::release: break;
     }
   }
-  sum.waiting = schedule::waiting_seconds(plan_.program(report_.pass), spans);
+  sum.waiting = schedule::waiting_seconds(plan_.programs[report_.program], spans);
   return sum;
 }
 

@@ -197,9 +197,10 @@ std::int64_t evaluation_bytes(const Chain& chain, const StepPlan& plan, const Ba
 
 }  // namespace
 
-std::size_t StepPlan::index_of(schedule::Pass pass) const {
-  const auto found = std::find_if(programs.begin(), programs.end(),
-                                  [&](const schedule::Program& program) { return program.pass == pass; });
+std::size_t StepPlan::index_of(schedule::Pass pass, bool takes_snapshot) const {
+  const auto found = std::find_if(programs.begin(), programs.end(), [&](const schedule::Program& program) {
+    return program.pass == pass && (program.snapshots == schedule::Snapshots::taken) == takes_snapshot;
+  });
   TRIREME_CHECK(found != programs.end(), "the plan has no such pass");
   return static_cast<std::size_t>(found - programs.begin());
 }
@@ -303,8 +304,15 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   if (options.overlap && !plan.steps_early() && (plan.updates_slices() || options.offload_optimizer)) {
     passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};
   }
+  const schedule::Snapshots rest = options.snapshots ? schedule::Snapshots::kept : schedule::Snapshots::none;
+  std::vector<std::pair<schedule::Pass, schedule::Snapshots>> variants;
+  for (const schedule::Pass pass : passes) variants.emplace_back(pass, rest);
   for (const schedule::Pass pass : passes) {
+    if (options.snapshots && pass != schedule::Pass::opening) variants.emplace_back(pass, schedule::Snapshots::taken);
+  }
+  for (const auto& [pass, snapshots] : variants) {
     plan.options.pass = pass;
+    plan.options.snapshots = snapshots;
     plan.programs.push_back(proven_program(plan, rank));
     plan.persistent_bytes = std::max(plan.persistent_bytes, plan.programs.back().persistent_bytes);
     plan.arena_bytes = std::max(plan.arena_bytes, plan.programs.back().arena_bytes);
@@ -312,6 +320,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
     plan.host_arena_bytes = std::max(plan.host_arena_bytes, plan.programs.back().host_arena_bytes);
   }
   plan.options.pass = passes.front();
+  plan.options.snapshots = rest;
   check_same_places(plan);
   plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
   plan.memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::device, plan.arena_bytes);

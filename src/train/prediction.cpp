@@ -8,10 +8,15 @@
 
 namespace trireme::train {
 
-Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates, std::optional<schedule::Pass> pass) {
+Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates) {
+  return predict(step, rates, step.program());
+}
+
+Prediction predict(const engine::StepPlan& step, const schedule::Rates& rates, const schedule::Program& program) {
   schedule::Options options = step.options;
-  options.pass = pass.value_or(options.pass);
-  std::vector<schedule::Program> programs{step.program(options.pass)};
+  options.pass = program.pass;
+  options.snapshots = program.snapshots;
+  std::vector<schedule::Program> programs{program};
   for (const int rank : schedule::representative_ranks(options)) {
     programs.push_back(schedule::lower(schedule::build_schedule(step.chain, options, rank), options));
   }

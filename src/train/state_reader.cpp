@@ -6,8 +6,16 @@
 
 namespace trireme::train {
 
-StateReader::StateReader(engine::Engine& engine, const Chain& chain) : engine_(engine), chain_(chain) {
-  for (const engine::StateKind kind : engine.state().kinds()) {
+StateReader::StateReader(engine::Engine& engine, const Chain& chain)
+    : StateReader(engine, engine.state(), nullptr, chain) {}
+
+StateReader::StateReader(engine::Engine& engine, const engine::Snapshot& snapshot, const Chain& chain)
+    : StateReader(engine, snapshot.layout(), &snapshot, chain) {}
+
+StateReader::StateReader(engine::Engine& engine, const engine::ModelState& layout, const engine::Snapshot* snapshot,
+                         const Chain& chain)
+    : engine_(engine), layout_(layout), snapshot_(snapshot), chain_(chain) {
+  for (const engine::StateKind kind : layout.kinds()) {
     for (int group = 0; group < static_cast<int>(engine.plan().groups.size()); ++group) {
       if (kind == engine::StateKind::master || engine.plan().groups[group].trainable) turns_.emplace_back(kind, group);
     }
@@ -20,10 +28,9 @@ std::vector<checkpoint::NamedData> StateReader::tensors() {
     const auto [kind, group] = turns_[turn];
     for (const int parameter : engine_.plan().groups[group].parameters) {
       for (const LogicalTensor& tensor : chain_.parameters[parameter].logical) {
-        list.push_back(
-            {engine_.state().prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
-               return read(turn, parameter, tensor);
-             }});
+        list.push_back({layout_.prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
+                          return read(turn, parameter, tensor);
+                        }});
       }
     }
   }
@@ -36,7 +43,8 @@ void StateReader::read_the_rest() {
 
 void StateReader::next() {
   const auto [kind, group] = turns_[next_++];
-  group_ = engine_.gather_state(kind, group, gathered_);
+  group_ = snapshot_ == nullptr ? engine_.gather_state(kind, group, gathered_)
+                                : engine_.gather_state(*snapshot_, kind, group, gathered_);
 }
 
 std::span<const std::byte> StateReader::read(std::size_t turn, int parameter, const LogicalTensor& tensor) {
@@ -44,7 +52,7 @@ std::span<const std::byte> StateReader::read(std::size_t turn, int parameter, co
   TRIREME_CHECK(next_ == turn + 1, "the state is read in order");
   const std::int64_t columns = chain_.parameters[parameter].columns;
   const Box& box = tensor.box;
-  const std::int64_t first = engine_.state().place(parameter).offset + box.row_begin * columns + box.column_begin;
+  const std::int64_t first = layout_.place(parameter).offset + box.row_begin * columns + box.column_begin;
   const float* data = group_.data() + first;
   const auto numel = static_cast<std::size_t>(box.numel());
   if (box.rows() == 1 || box.columns() == columns) return std::as_bytes(std::span(data, numel));

@@ -28,8 +28,8 @@ void Trainer::tell_overlap(const Overlap& overlap) {
 void Trainer::write_trace(engine::StepReport report) {
   const engine::StepPlan& step = engine_->plan();
   const schedule::Rates rates = rates_here(plan_.training.compute_threads);
-  const schedule::Program& program = step.program(report.pass);
-  const schedule::Timeline planned = predict(step, rates, report.pass).timeline;
+  const schedule::Program& program = step.programs[report.program];
+  const schedule::Timeline planned = predict(step, rates, program).timeline;
   const schedule::Timeline measured = schedule::summarize(program, std::move(report.spans));
   const schedule::TraceProcess processes[] = {{"planned", planned}, {"measured", measured}};
   const auto file = plan_.output_dir / fmt::format("trace-step-{}-rank-{}.json", step_, comm_.rank());

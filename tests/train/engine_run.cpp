@@ -23,16 +23,21 @@ EngineResult run_engines(const EngineRun& wanted) {
     const Chain chain = make_chain(run.model, run.compute_dtype);
     engine::Engine engine(chain, run.engine, comm);
     engine.state().initialize(plan.training.seed);
+    wanted.begin(engine, chain);
     engine.refresh_weights();
     data::Loader loader(
         dataset, {plan.training.seed, dataset.num_samples(), plan.data.shuffle},
         {.micro_batch_size = tiny.micro_batch_size, .split = run.engine.split, .data_rank = comm.rank()});
-    std::int64_t good_step = 1;
+    std::int64_t good_step = wanted.done + 1;
     for (std::int64_t step = 1; step <= tiny.steps; ++step) {
       const data::StepBatches batches = loader.next();
-      if (wanted.left_out.contains(step)) continue;
+      if (step <= wanted.done || wanted.left_out.contains(step)) continue;
       const engine::StepReport report =
-          engine.step(batches.rounds, {.learning_rate = optim::learning_rate(run.law, good_step), .step = good_step});
+          engine.step(batches.rounds, {.learning_rate = optim::learning_rate(run.law, good_step),
+                                       .step = good_step,
+                                       .run_step = step,
+                                       .snapshot = wanted.snapshots.contains(step)});
+      wanted.after_step(engine, chain, comm, step);
       if (!report.non_finite) ++good_step;
       if (comm.rank() == 0) result.reports.push_back(report);
     }

@@ -14,7 +14,13 @@ namespace trireme::testing {
 struct EngineRun {
   TinyRun run;  // without stop_at
   std::function<void(engine::EngineOptions&)> change = [](engine::EngineOptions&) {};
-  std::set<std::int64_t> left_out = {};  // steps whose samples are passed over
+  std::set<std::int64_t> left_out = {};   // steps whose samples are passed over
+  std::int64_t done = 0;                  // steps before the first: left out, but the law counts them
+  std::set<std::int64_t> snapshots = {};  // steps that ask for one
+  // On every rank: before the first step, and after each.
+  std::function<void(engine::Engine&, const Chain&)> begin = [](engine::Engine&, const Chain&) {};
+  std::function<void(engine::Engine&, const Chain&, comm::Communicator&, std::int64_t step)> after_step =
+      [](engine::Engine&, const Chain&, comm::Communicator&, std::int64_t) {};
 };
 
 struct EngineResult {
