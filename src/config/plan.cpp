@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/checks.h"
+#include "config/dialects.h"
 #include "config/document.h"
 #include "config/schema.h"
 #include "config/settings.h"
@@ -14,21 +15,6 @@
 
 namespace trireme::config {
 namespace {
-
-// At most one byte above the limit, which the reader then refuses: a device or a huge file costs nothing.
-std::string read_bounded(const std::filesystem::path& file) {
-  const auto fail = [&](const std::string& why) {
-    throw Error(2100, file.string(), "the configuration cannot be read: " + why, "check the path of the file");
-  };
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file, ignored)) fail("it is a folder");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(file.c_str(), "rb"), &std::fclose);
-  if (stream == nullptr) fail(std::strerror(errno));
-  std::string text(kMaxDocumentBytes + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), stream.get()));
-  if (std::ferror(stream.get()) != 0) fail(std::strerror(errno));
-  return text;
-}
 
 std::string default_name(const std::string& place) {
   std::string name = std::filesystem::path(place).stem().string().substr(0, 64);
@@ -90,13 +76,31 @@ void set_defaults(Plan& plan, const std::string& place) {
 
 }  // namespace
 
-Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides) {
-  return parse_plan(read_bounded(file), file.string(), overrides);
+// At most one byte above the limit, which the reader then refuses: a device or a huge file costs nothing.
+std::string read_configuration(const std::filesystem::path& file) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(2100, file.string(), "the configuration cannot be read: " + why, "check the path of the file");
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) fail("it is a folder");
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(file.c_str(), "rb"), &std::fclose);
+  if (stream == nullptr) fail(std::strerror(errno));
+  std::string text(kMaxDocumentBytes + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), stream.get()));
+  if (std::ferror(stream.get()) != 0) fail(std::strerror(errno));
+  return text;
 }
 
-Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides) {
+Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides, const ToolFiles& files) {
+  return parse_plan(read_configuration(file), file.string(), overrides, files);
+}
+
+Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides,
+                const ToolFiles& files) {
   Settings from_file, from_command_line;
-  take_document(read_document(yaml, place), place, from_file);
+  YamlNode root = read_document(yaml, place);
+  const std::vector<Translation> from_tools = read_tool_files(take_tool_files(root, place, files));
+  take_document(root, place, from_file);
   for (const std::string& text : overrides) take_override(text, from_command_line);
 
   Plan plan{};
@@ -106,8 +110,16 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
       if (key->tier == Tier::supported && !is_overridden) set(plan, *key, setting.value, {setting.place});
     }
   }
-  plan.notices = from_file.notices;
-  plan.notices.insert(plan.notices.end(), from_command_line.notices.begin(), from_command_line.notices.end());
+  for (const Translation& tool : from_tools) {
+    check_agreement(tool.settings(), {&from_file, &from_command_line});
+    for (const auto& [key, setting] : tool.settings().by_key) set(plan, *key, setting.value, {setting.place});
+  }
+  const auto add_notices = [&](const Settings& settings) {
+    plan.notices.insert(plan.notices.end(), settings.notices.begin(), settings.notices.end());
+  };
+  for (const Translation& tool : from_tools) add_notices(tool.settings());
+  add_notices(from_file);
+  add_notices(from_command_line);
   check_nothing_missing(plan, place);
   set_defaults(plan, place);
   check_plan(plan, place);

@@ -185,16 +185,29 @@ struct Plan {
   std::vector<std::string> notices;       // synonyms taken, keys without effect; printed once at start
 };
 
+// Files of other tools beside the configuration, as the command line names them; empty: none.
+struct ToolFiles {
+  std::filesystem::path deepspeed;   // DeepSpeed's JSON
+  std::filesystem::path fsdp;        // transformers' or the guides' FSDP options, JSON
+  std::filesystem::path accelerate;  // accelerate's YAML
+};
+
 // Reads the YAML file, then key=value overrides (dotted keys, values as YAML scalars or flow lists and blocks), against
 // the schema table. Overrides win over the file; the same key twice in either is an error. Relative paths stay as they
 // were written and mean the working directory, in the file as on the command line. Throws Error TR21xx (the codes are
 // in docs/configuration.md): unknown key (nearest known one named), wrong type, out of range, duplicate, values that do
 // not fit together, "not yet"; with file:line:column or "command line: key=value".
-Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides);
+// Files of other tools, given here or named in the configuration, say what theirs say: a key that they and the
+// configuration or the command line give different values is TR2111.
+Plan load_plan(const std::filesystem::path& file, std::span<const std::string> overrides, const ToolFiles& files = {});
 
 // The same from text; place names it in messages, and the last part of place without its extension is the default of
 // `name`. Tests and checkpoints.
-Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides);
+Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides,
+                const ToolFiles& files = {});
+
+// The text of a configuration file, bounded. Throws Error TR2100 where it cannot be read.
+std::string read_configuration(const std::filesystem::path& file);
 
 // What the folder of model.path says of the model block: sets what the configuration leaves open, with `place` as
 // origin. A size that the configuration gives and the folder contradicts is Error TR2110, a sequence_length above the

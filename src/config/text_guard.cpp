@@ -37,7 +37,7 @@ std::size_t indenting_tab(std::string_view text) {
 
 }  // namespace
 
-void check_text(std::string_view text, const PlaceOf& place_of) {
+void check_text(std::string_view text, const PlaceOf& place_of, Indentation indentation) {
   if (text.size() > kMaxDocumentBytes) {
     throw Error(2108, place_of(Mark{}),
                 "the configuration is larger than " + std::to_string(kMaxDocumentBytes >> 20) + " MiB",
@@ -49,7 +49,7 @@ void check_text(std::string_view text, const PlaceOf& place_of) {
     const auto refuse = [&](const std::string& what, const std::string& remedy) {
       throw Error(2108, place_of(mark), what, remedy);
     };
-    if (mark.column == 1) {
+    if (mark.column == 1 && indentation == Indentation::spaces) {
       if (const std::size_t tab = indenting_tab(text.substr(i)); tab != std::string_view::npos) {
         mark.column += static_cast<int>(tab);
         refuse("a tab in the indentation", "indent by spaces: YAML gives tabs no width");

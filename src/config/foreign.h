@@ -1,0 +1,97 @@
+// Files of other tools: what becomes of each of their keys.
+//
+// A dialect is a table of the keys that such a file may have, and rules for those that mean something only together.
+// Nothing is passed over in silence: each key of a file sets keys of ours, or has no effect here and says so, or is
+// refused with the reason; one that the table does not know is an error that names the nearest ones.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/document.h"
+#include "config/settings.h"
+
+namespace trireme::config {
+
+// sets: a key of ours. mapped: the same, with a notice, for an old name or another meaning. no_effect: a notice.
+// refused: an error, unless its value says "off": then a notice.
+enum class Fate : std::uint8_t { sets, mapped, no_effect, refused };
+std::string_view to_string(Fate fate);
+
+struct ForeignKey {
+  std::string_view name;  // with dots from the root of its file: "zero_optimization.stage"
+  Fate fate = Fate::sets;
+  std::string_view key = {};                 // ours; none: a rule of the dialect reads it
+  Type type = Type::any;                     // of its value, where no key of ours says it; any: not checked
+  std::vector<Synonym> values = {};          // its words in ours where they differ; an empty meaning sets nothing
+  std::vector<std::string_view> off = {};    // refused: what says "off", beside null, false, 0 and empty blocks
+  std::vector<std::string_view> names = {};  // other spellings, whole
+  std::string_view doc = {};                 // mapped, no_effect, refused: the reason, as notices and errors print it
+};
+
+class Translation;
+
+struct Dialect {
+  std::string_view tool;  // "DeepSpeed"
+  std::vector<ForeignKey> keys;
+  std::function<void(Translation&)> rules;
+  bool underscore_is_comment = false;  // keys that begin with _
+};
+
+// What became of one key of a file.
+struct Outcome {
+  std::string name, value, place;
+  Fate fate = Fate::sets;
+  std::string becomes;  // "distributed.strategy = zero2", or the reason
+};
+
+// One key that the file gives.
+struct ForeignValue {
+  const ForeignKey* row = nullptr;
+  std::string name;  // as the table spells it
+  YamlNode node;
+  std::string key_place, place;  // of the key, of the value
+};
+
+// A file on its way into settings; what rules work on.
+class Translation {
+ public:
+  explicit Translation(const Dialect& dialect) : dialect_(dialect) {}
+
+  // Takes every key of the file, then applies the rules. Errors as take_document().
+  void take(const YamlNode& root, const std::string& place);
+
+  // none: not given, null, or "auto", which leaves the value to our keys.
+  const ForeignValue* find(std::string_view name) const;
+  // The keys given in a block: "optimizer.params".
+  std::vector<const ForeignValue*> in_block(std::string_view block) const;
+
+  void set(std::string_view key, const ForeignValue& from, const YamlNode& value);
+  void set(std::string_view key, const ForeignValue& from, const std::string& text);
+  void has_no_effect(const ForeignValue& from, const std::string& reason);
+  void notice(const ForeignValue& from, const std::string& text);
+  [[noreturn]] void refuse(const ForeignValue& from, const std::string& reason, const std::string& remedy) const;
+
+  const Settings& settings() const { return settings_; }
+  const std::vector<Outcome>& outcomes() const { return outcomes_; }  // in the order of the file; rules' ones last
+
+ private:
+  void take_block(const std::string& prefix, const YamlNode& block);
+  void take_entry(const std::string& name, const YamlNode::Entry& entry);
+  void take_value(ForeignValue value);
+  void record(const ForeignValue& from, Fate fate, std::string becomes);
+  [[noreturn]] void fail_unknown(const std::string& name, const std::string& place) const;
+  const ForeignKey* row_of(std::string_view name) const;
+  bool is_block(std::string_view name) const;
+
+  const Dialect& dialect_;
+  std::string place_;
+  std::map<std::string, ForeignValue, std::less<>> given_;
+  std::map<std::string, std::string, std::less<>> setters_;  // key of ours: the foreign name that set it
+  Settings settings_;
+  std::vector<Outcome> outcomes_;
+};
+
+}  // namespace trireme::config
