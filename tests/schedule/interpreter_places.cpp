@@ -22,7 +22,7 @@ std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffe
   const int group = instruction.group >= 0 ? instruction.group : buffer.group;
   const GroupSpec none, &spec = group >= 0 ? setting_.chain.groups[group] : none;
   switch (buffer.kind) {
-    case BufferKind::weights: return kept_bytes(buffer.group, options.compute_element_bytes, false);
+    case BufferKind::weights:
     case BufferKind::gathered: return kept_bytes(buffer.group, options.compute_element_bytes, false);
     case BufferKind::weight_slice: return kept_bytes(buffer.group, options.compute_element_bytes, true);
     case BufferKind::weight_copy:
