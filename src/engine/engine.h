@@ -224,6 +224,7 @@ class Engine {
 
   comm::ReduceTypes reduce_types_;
   optim::LossScaleState loss_scale_;
+  int skips_in_a_row_ = 0;
 
   // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.
   std::span<const Batch> batches_;

@@ -16,7 +16,17 @@ std::string Engine::place_of_step() const {
   return "step " + std::to_string(step_options_.run_step > 0 ? step_options_.run_step : step_options_.step);
 }
 
+// Where no scale falls, only other samples can help; after so many skipped steps in a row they do not.
+constexpr int kMostSkips = 100;
+
 void Engine::move_loss_scale() {
+  skips_in_a_row_ = report_.non_finite ? skips_in_a_row_ + 1 : 0;
+  if (skips_in_a_row_ > kMostSkips) {
+    throw Error(Error::kNoProgress, place_of_step(),
+                to_string(*report_.non_finite) + ", as in each of the " + std::to_string(kMostSkips) +
+                    " steps before it, which were skipped",
+                "resume from a checkpoint of before the first of them with a lower learning_rate");
+  }
   const auto next = optim::next_loss_scale(options_.loss_scale, loss_scale_, report_.non_finite.has_value());
   if (!next) {
     std::ostringstream numbers;

@@ -122,6 +122,16 @@ TEST_F(NonFinite, ASkippedStepIsToldAndCounted) {
   }
 }
 
+// Without a scale that falls to its minimum, skipping would never end.
+TEST_F(NonFinite, ARunThatOnlySkipsEnds) {
+  for (const int ranks : {1, 2}) {
+    const TinyRun run = with({.micro_batches = 2, .steps = 150}, "zero2", ranks, {"training.nonfinite_gradients=skip"});
+    set_failpoints("engine.gradient=spoil@rank0@every");
+    const std::string text = expect_error(1303, [&] { train_tiny(run); });
+    EXPECT_NE(text.find("step 101: "), std::string::npos) << text;
+  }
+}
+
 // Bias correction, the law and the count go on where they were, on another layout too.
 TEST_F(NonFinite, ARunWithASkippedStepResumesBitEqual) {
   const TinyRun base{.micro_batches = 5, .steps = 8};
