@@ -98,7 +98,7 @@ std::string owner_of(schedule::BufferKind kind) {
     case activation: return "activations";
     case saved: return "saved for backward";
     case boundary_gradient: return "activation gradients";
-    case recomputed_output: return "workspace";
+    case recomputed_output:
     case workspace: return "workspace";
   }
   return "other";
@@ -168,7 +168,7 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
     std::int64_t bytes = 0;
     switch (instruction.reduce) {
       case reduce_scatter: bytes = comm::ordered_scratch_bytes(types, slice, instruction.participants, ranks); break;
-      case scatter_sums: bytes = comm::ordered_scratch_bytes(sums, slice, ranks, ranks); break;
+      case scatter_sums:
       case all_reduce: bytes = comm::ordered_scratch_bytes(sums, slice, ranks, ranks); break;
       case sum_replicas: bytes = comm::ordered_scratch_bytes(sums, (slice + ranks - 1) / ranks, ranks, ranks); break;
       case all_gather:
@@ -257,6 +257,53 @@ void check_same_places(const StepPlan& plan) {
   }
 }
 
+schedule::Options schedule_options(const Chain& chain, const EngineOptions& options, int shard_ranks) {
+  const bool fp32 = chain.compute_dtype == DType::f32;
+  const std::int64_t arrays = std::ssize(optim::optimizer_of(options.optimizer).state);
+  return {.world_size = options.split.num_data_ranks,
+          .replicas = options.split.num_data_ranks / shard_ranks,
+          .num_micro_batches = options.split.num_micro_batches,
+          // Where each rank has one, a sum of its own would be a copy of it, in a wider type on the wire.
+          .reduce_each_micro_batch = options.reduce_each_micro_batch || options.split.rounds() == 1,
+          .compute_element_bytes = size_of(chain.compute_dtype),
+          .wire_element_bytes = size_of(reduce_types(chain, options).wire),
+          .accumulator_element_bytes = size_of(options.accumulator_dtype),
+          .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
+          .weights_are_master = fp32,
+          .steps_wait = options.gradient_clipping > 0 || options.skips_non_finite,
+          .overlap = options.overlap,
+          .gradient_slots = options.gradient_slots,
+          .gather_once = options.sharding.gather_once,
+          .gather_ahead = options.gather_ahead,
+          .reuse_distance = options.reuse_distance,
+          .max_live = options.max_live};
+}
+
+// Of each pass, and where it has STEPs that may be asked for a snapshot another with that.
+void add_programs(StepPlan& plan, const EngineOptions& options, int rank) {
+  std::vector<schedule::Pass> passes{schedule::Pass::closed};
+  if (options.overlap && !plan.steps_early() && (plan.updates_slices() || options.offload_optimizer)) {
+    passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};
+  }
+  const schedule::Snapshots rest = options.snapshots ? schedule::Snapshots::kept : schedule::Snapshots::none;
+  std::vector<std::pair<schedule::Pass, schedule::Snapshots>> variants;
+  for (const schedule::Pass pass : passes) variants.emplace_back(pass, rest);
+  for (const schedule::Pass pass : passes) {
+    if (options.snapshots && pass != schedule::Pass::opening) variants.emplace_back(pass, schedule::Snapshots::taken);
+  }
+  for (const auto& [pass, snapshots] : variants) {
+    plan.options.pass = pass;
+    plan.options.snapshots = snapshots;
+    plan.programs.push_back(proven_program(plan, rank));
+    plan.persistent_bytes = std::max(plan.persistent_bytes, plan.programs.back().persistent_bytes);
+    plan.arena_bytes = std::max(plan.arena_bytes, plan.programs.back().arena_bytes);
+    plan.host_persistent_bytes = std::max(plan.host_persistent_bytes, plan.programs.back().host_persistent_bytes);
+    plan.host_arena_bytes = std::max(plan.host_arena_bytes, plan.programs.back().host_arena_bytes);
+  }
+  plan.options.pass = passes.front();
+  plan.options.snapshots = rest;
+}
+
 }  // namespace
 
 comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options) {
@@ -281,46 +328,8 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every, options.offload_inputs);
   if (shards) shard(plan.chain, options);
   offload(plan.chain, options, shards);
-  const bool fp32 = chain.compute_dtype == DType::f32;
-  const std::int64_t arrays = std::ssize(optim::optimizer_of(options.optimizer).state);
-  plan.options = {.world_size = world_size,
-                  .replicas = world_size / shard_ranks,
-                  .num_micro_batches = options.split.num_micro_batches,
-                  // Where each rank has one, a sum of its own would be a copy of it, in a wider type on the wire.
-                  .reduce_each_micro_batch = options.reduce_each_micro_batch || options.split.rounds() == 1,
-                  .compute_element_bytes = size_of(chain.compute_dtype),
-                  .wire_element_bytes = size_of(reduce_types(chain, options).wire),
-                  .accumulator_element_bytes = size_of(options.accumulator_dtype),
-                  .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
-                  .weights_are_master = fp32,
-                  .steps_wait = options.gradient_clipping > 0 || options.skips_non_finite,
-                  .overlap = options.overlap,
-                  .gradient_slots = options.gradient_slots,
-                  .gather_once = options.sharding.gather_once,
-                  .gather_ahead = options.gather_ahead,
-                  .reuse_distance = options.reuse_distance,
-                  .max_live = options.max_live};
-  std::vector<schedule::Pass> passes{schedule::Pass::closed};
-  if (options.overlap && !plan.steps_early() && (plan.updates_slices() || options.offload_optimizer)) {
-    passes = {schedule::Pass::cycle, schedule::Pass::opening, schedule::Pass::drain};
-  }
-  const schedule::Snapshots rest = options.snapshots ? schedule::Snapshots::kept : schedule::Snapshots::none;
-  std::vector<std::pair<schedule::Pass, schedule::Snapshots>> variants;
-  for (const schedule::Pass pass : passes) variants.emplace_back(pass, rest);
-  for (const schedule::Pass pass : passes) {
-    if (options.snapshots && pass != schedule::Pass::opening) variants.emplace_back(pass, schedule::Snapshots::taken);
-  }
-  for (const auto& [pass, snapshots] : variants) {
-    plan.options.pass = pass;
-    plan.options.snapshots = snapshots;
-    plan.programs.push_back(proven_program(plan, rank));
-    plan.persistent_bytes = std::max(plan.persistent_bytes, plan.programs.back().persistent_bytes);
-    plan.arena_bytes = std::max(plan.arena_bytes, plan.programs.back().arena_bytes);
-    plan.host_persistent_bytes = std::max(plan.host_persistent_bytes, plan.programs.back().host_persistent_bytes);
-    plan.host_arena_bytes = std::max(plan.host_arena_bytes, plan.programs.back().host_arena_bytes);
-  }
-  plan.options.pass = passes.front();
-  plan.options.snapshots = rest;
+  plan.options = schedule_options(chain, options, shard_ranks);
+  add_programs(plan, options, rank);
   check_same_places(plan);
   plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
   plan.memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::device, plan.arena_bytes);
