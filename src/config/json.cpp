@@ -142,6 +142,7 @@ class Reader {
     node.kind = YamlNode::Kind::scalar;
     node.text = word;
     if (word == "true" || word == "false" || is_number(word)) return node;
+    if (word.empty() && !ended() && peek() == '\'') fail(node.mark, "a single quote", "JSON has text in double quotes");
     if (word.empty()) fail(node.mark, "a value is missing here", "write \"KEY\": VALUE");
     if (word == "True" || word == "False" || word == "None") {
       fail(node.mark, word + " is Python's word", "JSON writes true, false and null");
@@ -218,7 +219,7 @@ class Reader {
     if (peek() == '"') return read_string();
     const Mark start = mark_;
     const std::string word = read_word();
-    if (word.empty()) fail(start, "a key in quotes is expected here", "write \"KEY\": VALUE");
+    if (word.empty()) fail(start, "a key in double quotes is expected here", "write \"KEY\": VALUE");
     refuse(start, "the key " + shown(word) + " has no quotes",
            "write \"" + word + "\": keys without quotes are HJSON, which is not read");
   }
