@@ -28,10 +28,9 @@ struct PlanCommand {
 PlanCommand parse_plan(Arguments arguments) {
   CLI::App app("Check, price and draw a training step before anything runs.", "trireme plan");
   PlanCommand command;
-  std::vector<std::string> words;
-  std::string config, rates;
-  app.add_option("CONFIG", words, "configuration file, then key=value overrides (training.max_steps=10)");
-  app.add_option("--config", config, "configuration file");
+  PlanArguments plan;
+  std::string rates;
+  add_plan_arguments(app, plan);
   app.add_option("--ranks", command.ranks, "how many ranks the run would have (1)");
   app.add_option("--rank", command.rank, "the rank to look at (0)");
   app.add_option("--schedule", command.schedule_file,
@@ -47,7 +46,7 @@ PlanCommand parse_plan(Arguments arguments) {
                 "is " + std::to_string(command.rank) + ", but --ranks is " + std::to_string(command.ranks),
                 "ranks are counted from 0 to " + std::to_string(command.ranks - 1));
   }
-  command.plan = load_plan_of(app.get_name(), std::move(config), std::move(words));
+  command.plan = load_plan_of(app.get_name(), std::move(plan));
   command.rates =
       rates.empty() ? train::rates_here(command.plan.training.compute_threads) : schedule::read_rates(rates);
   return command;

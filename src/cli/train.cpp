@@ -31,19 +31,17 @@ TrainCommand parse_train(Arguments arguments) {
   CLI::App app("Train a model: one rank, alone or as RANK of WORLD_SIZE. `trireme launch` starts several.",
                "trireme train");
   TrainCommand command;
-  std::vector<std::string> words;
-  std::string config;
+  PlanArguments plan;
   bool use_fsdp = false;
-  app.add_option("CONFIG", words, "configuration file, then key=value overrides (training.max_steps=10)");
-  app.add_option("--config", config, "configuration file");
+  add_plan_arguments(app, plan);
   app.add_flag("--dry-run", command.dry_run, "print the resolved plan, parameters and memory; start nothing");
   app.add_flag("--distributed", command.distributed, "insist on RANK, WORLD_SIZE, ... from a launcher");
   app.add_option("--local_rank,--local-rank", command.local_rank, "checked against LOCAL_RANK");
   app.add_flag("--use-fsdp,--use_fsdp", use_fsdp, "distributed.strategy=full_shard");
   parse(app, arguments);
 
-  if (use_fsdp) words.emplace_back("distributed.strategy=full_shard");
-  command.plan = load_plan_of(app.get_name(), std::move(config), std::move(words));
+  if (use_fsdp) plan.words.emplace_back("distributed.strategy=full_shard");
+  command.plan = load_plan_of(app.get_name(), std::move(plan));
   return command;
 }
 
