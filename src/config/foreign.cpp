@@ -20,6 +20,9 @@ std::string shown_value(const YamlNode& node) {
 }
 
 bool says_off(const ForeignKey& row, const YamlNode& node) {
+  if (row.off_alone && node.kind == YamlNode::Kind::scalar) {
+    return std::find(row.off.begin(), row.off.end(), folded(node.text)) != row.off.end();
+  }
   if (node.kind == YamlNode::Kind::null) return true;
   if (node.kind == YamlNode::Kind::list) return node.items.empty();
   if (node.kind == YamlNode::Kind::block) {
@@ -101,6 +104,27 @@ void Translation::set(std::string_view key, const ForeignValue& from, const std:
   set(key, from, YamlNode{.kind = YamlNode::Kind::scalar, .mark = from.node.mark, .text = text});
 }
 
+void Translation::set_softly(std::string_view key, const ForeignValue& from, const std::string& text,
+                             std::vector<std::string_view> unless) {
+  const Key& row = key_named(key);
+  const YamlNode node{.kind = YamlNode::Kind::scalar, .mark = from.node.mark, .text = text};
+  const Setting setting{read_value(row, node, from.place), from.key_place};
+  settings_.soft.push_back({&row, setting, std::move(unless)});
+  record(from, from.row->fate, std::string(key) + " = " + to_text(setting.value) + ", unless set elsewhere");
+}
+
+void Translation::set_default(std::string_view key, const ForeignValue& because_of, const std::string& text) {
+  const Key& row = key_named(key);
+  const YamlNode node{.kind = YamlNode::Kind::scalar, .text = text};
+  const std::string place = "default of " + std::string(dialect_.tool) + ", by " + because_of.key_place;
+  settings_.soft.push_back(
+      {.key = &row, .setting = {.value = read_value(row, node, place), .place = place}, .is_default = true});
+}
+
+void Translation::sets_nothing(const ForeignValue& from) {
+  record(from, from.row->fate, "sets nothing");
+}
+
 void Translation::has_no_effect(const ForeignValue& from, const std::string& reason) {
   record(from, Fate::no_effect, reason);
   notice(from, "has no effect: " + reason);
@@ -127,8 +151,10 @@ const ForeignKey* Translation::row_of(std::string_view name) const {
 
 bool Translation::is_block(std::string_view name) const {
   const std::string prefix = std::string(name) + ".";
-  return std::any_of(dialect_.keys.begin(), dialect_.keys.end(),
-                     [&](const ForeignKey& row) { return row.name.starts_with(prefix); });
+  const auto is_below = [&](std::string_view known) { return known.starts_with(prefix); };
+  return std::any_of(dialect_.keys.begin(), dialect_.keys.end(), [&](const ForeignKey& row) {
+    return is_below(row.name) || std::any_of(row.names.begin(), row.names.end(), is_below);
+  });
 }
 
 void Translation::take_block(const std::string& prefix, const YamlNode& block) {
@@ -138,7 +164,9 @@ void Translation::take_block(const std::string& prefix, const YamlNode& block) {
 void Translation::take_entry(const std::string& name, const YamlNode::Entry& entry) {
   if (dialect_.underscore_is_comment && entry.key.starts_with('_')) return;
   const std::string key_place = at(place_, entry.mark);
-  if (const ForeignKey* row = row_of(name)) {
+  const ForeignKey* row = row_of(name);
+  const bool is_section = row != nullptr && entry.value.kind == YamlNode::Kind::block && is_block(row->name);
+  if (row != nullptr && !is_section) {
     ForeignValue value{.row = row,
                        .name = std::string(row->name),
                        .node = entry.value,
@@ -164,24 +192,32 @@ void Translation::take_value(ForeignValue value) {
     throw Error(2103, value.key_place, value.name + " is given twice, first at " + first->second.key_place,
                 "two names of one key: keep one of them");
   }
-  if (row.fate == Fate::no_effect) return has_no_effect(value, std::string(row.doc));
+  if (is_auto(value.node)) return record(value, row.fate, "auto: left to our keys and their defaults");
+  if (row.fate == Fate::no_effect) {
+    check_type(row, value.node, value.place);
+    if (row.doc.empty()) return record(value, Fate::no_effect, "belongs to a section that is off");
+    return has_no_effect(value, std::string(row.doc));
+  }
   if (row.fate == Fate::refused) {
     if (!says_off(row, value.node)) {
       refuse(value, std::string(row.doc), "remove " + std::string(leaf_of(row.name)) + " from the file");
     }
     record(value, Fate::refused, "off");
-    return notice(value, "is off, which changes nothing: " + std::string(row.doc));
+    return notice(value, "changes nothing as " + shown_value(value.node) + ": " + std::string(row.doc));
   }
-  if (is_auto(value.node)) return record(value, row.fate, "auto: left to our keys and their defaults");
   check_type(row, value.node, value.place);
-  if (row.fate == Fate::mapped) notice(value, "is read as " + std::string(row.key) + ": " + std::string(row.doc));
-  if (row.key.empty() || value.node.kind == YamlNode::Kind::null) return;
-  if (row.values.empty()) return set(row.key, value, value.node);
+  if (row.fate == Fate::mapped) {
+    notice(value, (row.key.empty() ? "" : "is read as " + std::string(row.key) + ": ") + std::string(row.doc));
+    if (row.key.empty()) record(value, row.fate, std::string(row.doc));
+  }
+  if (value.node.kind == YamlNode::Kind::null) return sets_nothing(value);
+  if (row.values.empty()) return row.key.empty() ? void() : set(row.key, value, value.node);
   const std::string word = folded(value.node.text);
   std::string allowed;
   for (const Synonym& synonym : row.values) {
     if (value.node.kind == YamlNode::Kind::scalar && word == synonym.word) {
-      if (synonym.meaning.empty()) return record(value, row.fate, "sets nothing");
+      if (row.key.empty()) return;
+      if (synonym.meaning.empty()) return sets_nothing(value);
       return set(row.key, value, std::string(synonym.meaning));
     }
     allowed += (allowed.empty() ? "" : ", ") + std::string(synonym.word);

@@ -21,14 +21,17 @@ enum class Fate : std::uint8_t { sets, mapped, no_effect, refused };
 std::string_view to_string(Fate fate);
 
 struct ForeignKey {
-  std::string_view name;  // with dots from the root of its file: "zero_optimization.stage"
+  // With dots from the root of its file: "zero_optimization.stage". A key that may be a value or a section has both
+  // rows: "offload", "offload.device".
+  std::string_view name;
   Fate fate = Fate::sets;
   std::string_view key = {};                 // ours; none: a rule of the dialect reads it
   Type type = Type::any;                     // of its value, where no key of ours says it; any: not checked
-  std::vector<Synonym> values = {};          // its words in ours where they differ; an empty meaning sets nothing
+  std::vector<Synonym> values = {};          // its words, all that there are, in ours; an empty meaning sets nothing
   std::vector<std::string_view> off = {};    // refused: what says "off", beside null, false, 0 and empty blocks
+  bool off_alone = false;                    // refused: false and 0 do not say it, only the words of off
   std::vector<std::string_view> names = {};  // other spellings, whole
-  std::string_view doc = {};                 // mapped, no_effect, refused: the reason, as notices and errors print it
+  std::string_view doc = {};  // the reason, as notices and errors print it; no_effect without: of a section that is off
 };
 
 class Translation;
@@ -65,11 +68,18 @@ class Translation {
 
   // none: not given, null, or "auto", which leaves the value to our keys.
   const ForeignValue* find(std::string_view name) const;
+  bool gives(std::string_view name) const { return given_.contains(name); }  // also null and "auto"
   // The keys given in a block: "optimizer.params".
   std::vector<const ForeignValue*> in_block(std::string_view block) const;
 
   void set(std::string_view key, const ForeignValue& from, const YamlNode& value);
   void set(std::string_view key, const ForeignValue& from, const std::string& text);
+  // What holds unless the key, or one of `unless`, is set anywhere.
+  void set_softly(std::string_view key, const ForeignValue& from, const std::string& text,
+                  std::vector<std::string_view> unless = {});
+  // The tool's own default of a key that the file leaves out: holds unless the key is set anywhere.
+  void set_default(std::string_view key, const ForeignValue& because_of, const std::string& text);
+  void sets_nothing(const ForeignValue& from);  // as its value says, or as others say it already
   void has_no_effect(const ForeignValue& from, const std::string& reason);
   void notice(const ForeignValue& from, const std::string& text);
   [[noreturn]] void refuse(const ForeignValue& from, const std::string& reason, const std::string& remedy) const;

@@ -1,5 +1,6 @@
 #include "config/plan.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -113,6 +114,13 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
   for (const Translation& tool : from_tools) {
     check_agreement(tool.settings(), {&from_file, &from_command_line});
     for (const auto& [key, setting] : tool.settings().by_key) set(plan, *key, setting.value, {setting.place});
+  }
+  for (const Translation& tool : from_tools) {
+    for (const SoftSetting& soft : tool.settings().soft) {
+      const auto is_given = [&](std::string_view name) { return plan.origins.contains(std::string(name)); };
+      if (is_given(soft.key->name) || std::any_of(soft.unless.begin(), soft.unless.end(), is_given)) continue;
+      set(plan, *soft.key, soft.setting.value, {soft.setting.place, soft.is_default});
+    }
   }
   const auto add_notices = [&](const Settings& settings) {
     plan.notices.insert(plan.notices.end(), settings.notices.begin(), settings.notices.end());

@@ -14,8 +14,17 @@ struct Setting {
   std::string place;  // of the key
 };
 
+// What holds where no source sets its key, nor one of the others.
+struct SoftSetting {
+  const Key* key;
+  Setting setting;
+  std::vector<std::string_view> unless = {};
+  bool is_default = false;  // of the program, not of the user
+};
+
 struct Settings {
   std::map<const Key*, Setting> by_key;
+  std::vector<SoftSetting> soft;  // the first of one key holds
   std::vector<std::string> notices;
 };
 
