@@ -1,4 +1,4 @@
-// Collectives on ranks that are threads: values, order of summation, aborts.
+// Collectives on ranks that are threads, on every communicator that such ranks can have: values, order of summation.
 #include "comm/collectives.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,25 @@
 namespace trireme::comm {
 namespace {
 
-void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
+struct Backend {
+  const char* name;
+  MakeRanks make;
+};
+
+class Collectives : public ::testing::TestWithParam<Backend> {
+ protected:
+  static void run_ranks(int world_size, const std::function<void(Communicator&)>& body) {
+    comm::run_ranks(world_size, body, GetParam().make);
+  }
+  static void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random);
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
+                         ::testing::Values(Backend{"Local", make_local}, Backend{"SharedMemory", make_sharing},
+                                           Backend{"TwoHosts", make_two_hosts}),
+                         [](const auto& backend) { return backend.param.name; });
+
+void Collectives::check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {
   const std::int64_t numel = c.slice_numel * c.world_size;
   std::vector<std::vector<std::byte>> slots;
   for (int r = 0; r < c.participants; ++r) slots.push_back(random_slot(random, c.types.slot, numel));
@@ -65,7 +83,7 @@ std::uint64_t fresh_seed() {
 }
 
 // DESIGN 5: the ranks' slots are added one after another in rank order, whoever adds them.
-TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
+TEST_P(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
   std::mt19937_64 random(fresh_seed());
   for (int trial = 0; trial < 120; ++trial) {
     const ReduceCase c = random_case(random, 1 + static_cast<int>(random() % 5), 3000);
@@ -74,14 +92,14 @@ TEST(Collectives, ReduceScatterEqualsTheSerialSumBitForBit) {
   }
 }
 
-TEST(Collectives, ReduceScatterOfNothingNeedsNoSlot) {
+TEST_P(Collectives, ReduceScatterOfNothingNeedsNoSlot) {
   run_ranks(3, [](Communicator& comm) {
     ordered_reduce_scatter(comm, nullptr, {}, nullptr, 0, 2, true);
     barrier(comm);
   });
 }
 
-TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
+TEST_P(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t slice : {131072, 131073, 400000}) {
     using enum DType;
@@ -94,7 +112,7 @@ TEST(Collectives, ReduceScatterOfManyChunksEqualsTheSerialSum) {
   }
 }
 
-TEST(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
+TEST_P(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t numel : {0, 1, 3, 255, 2048, 140000, 700001}) {  // parts come out even or not
     for (int world_size = 1; world_size <= 5; ++world_size) {
@@ -115,7 +133,7 @@ TEST(Collectives, AllReduceInPlaceEqualsTheSerialSumOnEveryRank) {
   }
 }
 
-TEST(Collectives, SumsOfBf16AreRoundedInRankOrder) {
+TEST_P(Collectives, SumsOfBf16AreRoundedInRankOrder) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t slice : {1, 300, 70000}) {
     for (int world_size = 1; world_size <= 4; ++world_size) {
@@ -140,7 +158,7 @@ TEST(Collectives, SumsOfBf16AreRoundedInRankOrder) {
 }
 
 // What is rounded for the wire is half as long on it.
-TEST(Collectives, RoundedSlotsSendHalfTheBytes) {
+TEST_P(Collectives, RoundedSlotsSendHalfTheBytes) {
   using enum DType;
   const auto bytes_sent = [](const ReduceTypes& types) {
     std::atomic<std::uint64_t> sent = 0;
@@ -156,7 +174,7 @@ TEST(Collectives, RoundedSlotsSendHalfTheBytes) {
   EXPECT_EQ(bytes_sent({f32, bf16, f32}), 3u * 2 * 1000 * 2);
 }
 
-TEST(Collectives, ScatterSumsChangesOwnSlicesOnly) {
+TEST_P(Collectives, ScatterSumsChangesOwnSlicesOnly) {
   std::mt19937_64 random(fresh_seed());
   for (const std::int64_t slice : {0, 1, 300, 140000}) {
     for (int world_size = 1; world_size <= 4; ++world_size) {
@@ -179,7 +197,7 @@ TEST(Collectives, ScatterSumsChangesOwnSlicesOnly) {
 }
 
 // Two halves of the ranks, and the ranks of equal place in them, each as communicators of their own.
-TEST(Collectives, SubsetsAreCommunicatorsOfTheirOwn) {
+TEST_P(Collectives, SubsetsAreCommunicatorsOfTheirOwn) {
   run_ranks(6, [](Communicator& comm) {
     const int half = comm.rank() / 3, place = comm.rank() % 3;
     const auto neighbours = make_subset(comm, {3 * half, 3 * half + 1, 3 * half + 2});
@@ -197,7 +215,7 @@ TEST(Collectives, SubsetsAreCommunicatorsOfTheirOwn) {
   });
 }
 
-TEST(Collectives, BroadcastFromAnyRootReachesAll) {
+TEST_P(Collectives, BroadcastFromAnyRootReachesAll) {
   for (int world_size = 1; world_size <= 6; ++world_size) {
     for (int root = 0; root < world_size; ++root) {
       run_ranks(world_size, [&](Communicator& comm) {
@@ -209,7 +227,7 @@ TEST(Collectives, BroadcastFromAnyRootReachesAll) {
   }
 }
 
-TEST(Collectives, AllGatherPutsPartsInRankOrder) {
+TEST_P(Collectives, AllGatherPutsPartsInRankOrder) {
   for (int world_size = 1; world_size <= 5; ++world_size) {
     for (const bool in_place : {false, true}) {
       run_ranks(world_size, [&](Communicator& comm) {
@@ -226,7 +244,7 @@ TEST(Collectives, AllGatherPutsPartsInRankOrder) {
 }
 
 // No rank leaves before the last has come.
-TEST(Collectives, BarrierHoldsUntilAllCame) {
+TEST_P(Collectives, BarrierHoldsUntilAllCame) {
   for (int world_size = 2; world_size <= 5; ++world_size) {
     std::atomic<int> arrived = 0;
     run_ranks(world_size, [&](Communicator& comm) {
@@ -240,7 +258,7 @@ TEST(Collectives, BarrierHoldsUntilAllCame) {
   }
 }
 
-TEST(Collectives, MixOfCollectivesInOneOrderNeverHangs) {
+TEST_P(Collectives, MixOfCollectivesInOneOrderNeverHangs) {
   const std::uint64_t seed = fresh_seed();
   run_ranks(4, [&](Communicator& comm) {
     std::mt19937_64 random(seed);  // the same calls on every rank

@@ -1,4 +1,4 @@
-// Communicators of one process: matching, aborts, departures, destruction in any order.
+// Communicators whose ranks are threads: matching, aborts, departures, destruction in any order.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -34,26 +34,36 @@ int error_code(Call call) {
   return 0;
 }
 
-TEST(Local, TransfersOfAPairMatchInIssueOrder) {
-  run_ranks(2, [](Communicator& comm) {
-    if (comm.rank() == 0) {
-      const auto first = send_text(comm, "one", 1), second = send_text(comm, "two", 1);
-      second->wait();
-      first->wait();
-    } else {
-      EXPECT_EQ(receive_text(comm, 3, 0), "one");
-      EXPECT_EQ(receive_text(comm, 3, 0), "two");
-    }
-  });
+class RanksAsThreads : public ::testing::TestWithParam<MakeRanks> {};
+
+INSTANTIATE_TEST_SUITE_P(Backends, RanksAsThreads, ::testing::Values(make_local, make_sharing, make_two_hosts));
+
+TEST_P(RanksAsThreads, TransfersOfAPairMatchInIssueOrder) {
+  run_ranks(
+      2,
+      [](Communicator& comm) {
+        if (comm.rank() == 0) {
+          const auto first = send_text(comm, "one", 1), second = send_text(comm, "two", 1);
+          second->wait();
+          first->wait();
+        } else {
+          EXPECT_EQ(receive_text(comm, 3, 0), "one");
+          EXPECT_EQ(receive_text(comm, 3, 0), "two");
+        }
+      },
+      GetParam());
 }
 
-TEST(Local, WaitingTwiceIsHarmless) {
-  run_ranks(2, [](Communicator& comm) {
-    std::byte byte{};
-    const auto transfer = comm.rank() == 0 ? comm.send({&byte, 1}, 1) : comm.receive({&byte, 1}, 0);
-    transfer->wait();
-    transfer->wait();
-  });
+TEST_P(RanksAsThreads, WaitingTwiceIsHarmless) {
+  run_ranks(
+      2,
+      [](Communicator& comm) {
+        std::byte byte{};
+        const auto transfer = comm.rank() == 0 ? comm.send({&byte, 1}, 1) : comm.receive({&byte, 1}, 0);
+        transfer->wait();
+        transfer->wait();
+      },
+      GetParam());
 }
 
 TEST(Local, DifferentSizesAreAnErrorOnBothEnds) {
@@ -64,8 +74,8 @@ TEST(Local, DifferentSizesAreAnErrorOnBothEnds) {
   });
 }
 
-TEST(Local, AbortFreesAWaitingRankAndStaysInForce) {
-  auto ranks = make_local(3);
+TEST_P(RanksAsThreads, AbortFreesAWaitingRankAndStaysInForce) {
+  auto ranks = GetParam()(3);
   std::thread waiting([&] {
     Bytes bytes(16);
     const auto transfer = ranks[1]->receive(bytes, 0);
@@ -85,8 +95,8 @@ TEST(Local, AbortFreesAWaitingRankAndStaysInForce) {
   waiting.join();
 }
 
-TEST(Local, ARankThatLeftIsAnErrorForThoseWhoNeedIt) {
-  auto ranks = make_local(3);
+TEST_P(RanksAsThreads, ARankThatLeftIsAnErrorForThoseWhoNeedIt) {
+  auto ranks = GetParam()(3);
   Bytes bytes(4);
   const auto pending = ranks[0]->receive(bytes, 1);
   ranks[1].reset();
@@ -97,8 +107,8 @@ TEST(Local, ARankThatLeftIsAnErrorForThoseWhoNeedIt) {
   sent->wait();
 }
 
-TEST(Local, WhatWasReceivedBeforeTheSenderLeftIsKept) {
-  auto ranks = make_local(2);
+TEST_P(RanksAsThreads, WhatWasReceivedBeforeTheSenderLeftIsKept) {
+  auto ranks = GetParam()(2);
   std::string text(2, '?');
   const auto received = ranks[1]->receive(std::as_writable_bytes(std::span(text)), 0);
   send_text(*ranks[0], "ok", 1)->wait();
@@ -114,9 +124,9 @@ TEST(Local, ADroppedTransferClosesThePairInsteadOfShiftingTheMatch) {
   EXPECT_EQ(error_code([&] { ranks[1]->receive(bytes, 0)->wait(); }), 1101);
 }
 
-TEST(Local, CommunicatorsDieInAnyOrderWhileOthersAbort) {
+TEST_P(RanksAsThreads, CommunicatorsDieInAnyOrderWhileOthersAbort) {
   for (int round = 0; round < 50; ++round) {
-    auto ranks = make_local(4);
+    auto ranks = GetParam()(4);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 4; ++rank) {
       threads.emplace_back([&, rank] {
