@@ -67,7 +67,7 @@ std::string words_of(const schedule::Rates& rates) {
 
 int measure(const BenchCommand& command) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
-  comm::Membership membership = comm::join(environment, 600);
+  comm::Membership membership = comm::join(environment, {.timeout_s = 600});
   const schedule::Rates rates = train::measure_rates(command.threads, *membership.comm, command.seconds);
   if (environment.rank != 0) return 0;
   std::filesystem::path file = command.output;

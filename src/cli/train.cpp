@@ -70,7 +70,8 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
 
 int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {
   const TorchLoading meanwhile;
-  comm::Membership membership = comm::join(environment, plan.distributed.timeout_seconds);
+  comm::Membership membership = comm::join(environment, {.timeout_s = plan.distributed.timeout_seconds,
+                                                         .same_host_memory = plan.distributed.same_host_memory});
   try {
     train::Trainer trainer(
         plan, {.comm = membership.comm.get(), .stop = &stop_requested, .local_ranks = environment.local_world_size});

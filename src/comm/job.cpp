@@ -6,14 +6,19 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <numeric>
+#include <span>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "comm/agent_link.h"
 #include "comm/message.h"
 #include "comm/network.h"
+#include "comm/same_host.h"
 #include "comm/store.h"
 #include "comm/wire.h"
 
@@ -29,29 +34,30 @@ constexpr milliseconds kMeetMargin{2000};  // the parts of joining have their ow
 constexpr milliseconds kSilenceUnderAgent = std::chrono::hours(24 * 365);
 constexpr milliseconds kSilenceAlone = std::chrono::minutes(30);
 
-std::string joined_key(int rank) {
-  return "joined/" + std::to_string(rank);
-}
-
 RankFailure failure_of(int rank, const Error& error) {
   return {rank, error.code(), error.place(), error.message(), error.remedy()};
 }
 
-// Waits until every rank has said that it is there, or one that it failed.
-void await_peers(JobStore& store, const WorkerEnvironment& environment, std::chrono::seconds timeout) {
+// Tells the peers something under a key of that name and waits until each of them has told its own, or one that it
+// failed. What they told, in order.
+std::vector<std::string> exchange(JobStore& store, const WorkerEnvironment& environment, const std::string& name,
+                                  const std::string& mine, const std::vector<int>& peers,
+                                  std::chrono::seconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
-  set_key(store, joined_key(environment.rank), "");
+  const auto key = [&](int rank) { return name + "/" + std::to_string(rank); };
+  set_key(store, key(environment.rank), mine);
   milliseconds pause{1};
-  for (int peer = 0; peer < environment.world_size;) {
-    if (find_key(store, joined_key(peer))) {
-      ++peer;
+  std::vector<std::string> told;
+  while (told.size() < peers.size()) {
+    if (auto value = find_key(store, key(peers[told.size()]))) {
+      told.push_back(*std::move(value));
       continue;
     }
     if (const auto failure = find_failure(store)) throw to_error(*failure);
     if (steady_clock::now() > deadline) {
       std::string absent;
-      for (int rank = peer; rank < environment.world_size; ++rank) {
-        if (!find_key(store, joined_key(rank))) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
+      for (const int rank : std::span(peers).subspan(told.size())) {
+        if (!find_key(store, key(rank))) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
       }
       throw Error(1110, "rank " + std::to_string(environment.rank),
                   "of " + std::to_string(environment.world_size) + " ranks these did not come within " +
@@ -61,25 +67,51 @@ void await_peers(JobStore& store, const WorkerEnvironment& environment, std::chr
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, milliseconds(50));
   }
+  return told;
 }
 
 struct Peers {
-  std::unique_ptr<Communicator> comm;
+  Transport transport;
   std::unique_ptr<ControlChannel> control;
 };
 
-Peers meet(const WorkerEnvironment& environment, const std::shared_ptr<AgentLink>& link, std::chrono::seconds timeout) {
+struct Offered {
+  std::optional<MemoryOffer> offer;
+  std::string notice;
+};
+
+Offered offer_memory(int rank) {
+  try {
+    return {MemoryOffer(rank), ""};
+  } catch (const Error& error) {
+    if (error.code() != kNoSharedMemory) throw;
+    return {std::nullopt, "memory cannot be shared, Gloo serves instead: " + error.message()};
+  }
+}
+
+Peers meet(const WorkerEnvironment& environment, const std::shared_ptr<AgentLink>& link, const JoinOptions& options) {
+  const std::chrono::seconds timeout(options.timeout_s);
+  const milliseconds silence = link ? kSilenceUnderAgent : kSilenceAlone;
   const int rank = environment.rank, world_size = environment.world_size;
   const JobStorePtr store = link ? make_agent_store(link, timeout) : make_tcp_store(environment, timeout);
   auto control = link ? make_agent_control(link) : make_store_control(store, rank, world_size);
   try {
-    await_peers(*store, environment, timeout);
-    auto comm = make_gloo(*store, {.rank = rank,
+    const Offered memory = options.same_host_memory ? offer_memory(rank) : Offered();
+    std::vector<int> all(static_cast<std::size_t>(world_size));
+    std::iota(all.begin(), all.end(), 0);
+    const std::vector<std::string> offers =
+        exchange(*store, environment, "joined", memory.offer ? to_text(memory.offer->word()) : "", all, timeout);
+    auto gloo = make_gloo(*store, {.rank = rank,
                                    .world_size = world_size,
                                    .local_address = local_address_toward(environment.master_addr),
                                    .connect = timeout,
-                                   .silence = link ? kSilenceUnderAgent : kSilenceAlone});
-    return {std::move(comm), std::move(control)};
+                                   .silence = silence});
+    const TellRanks tell = [&](const std::string& mine, const std::vector<int>& ranks) {
+      return exchange(*store, environment, "shares_memory", mine, ranks, timeout);
+    };
+    Transport transport = share_memory(std::move(gloo), "Gloo", memory.offer, offers, tell, silence);
+    if (!memory.notice.empty()) transport.notice = memory.notice;
+    return {std::move(transport), std::move(control)};
   } catch (const Error& error) {
     control->report(failure_of(rank, error));
     throw;
@@ -144,14 +176,16 @@ Error Membership::fail(const std::exception& error) {
   return own;
 }
 
-Membership join(const WorkerEnvironment& environment, int timeout_s) {
+Membership join(const WorkerEnvironment& environment, const JoinOptions& options) {
   failpoint("comm.join", environment.rank);
   const std::shared_ptr<AgentLink> link =
       environment.control_fd >= 0 ? std::make_shared<AgentLink>(environment.control_fd) : nullptr;
   if (environment.world_size == 1) return {make_single(), link ? make_agent_control(link) : make_no_control()};
-  const std::chrono::seconds timeout(timeout_s);
-  Peers peers = within(timeout + kMeetMargin, [=] { return meet(environment, link, timeout); });
-  return {std::move(peers.comm), std::move(peers.control)};
+  Peers peers =
+      within(std::chrono::seconds(options.timeout_s) + kMeetMargin, [=] { return meet(environment, link, options); });
+  log::info(peers.transport.words);
+  if (!peers.transport.notice.empty()) log::info(peers.transport.notice);
+  return {std::move(peers.transport.comm), std::move(peers.control)};
 }
 
 void report_before_join(const WorkerEnvironment& environment, const Error& error) noexcept {

@@ -47,11 +47,17 @@ struct Membership {
   std::unique_ptr<ControlChannel> control;  // below comm and heard_: it ends before what it calls
 };
 
+struct JoinOptions {
+  int timeout_s = 300;           // for the others to come
+  bool same_host_memory = true;  // same_host.h; false: Gloo for all. Should be the same on all ranks
+};
+
 // Gloo through the agent's socket as store, or through a TCPStore at MASTER_ADDR:MASTER_PORT (rank 0 serves it, unless
 // torchrun does: TORCHELASTIC_USE_AGENT_STORE=True); a world of one needs neither. Takes over the control descriptor,
-// so once a process, and has the process ignore SIGPIPE. Throws TR1110, naming the ranks, when peers do not come within
-// timeout_s; its errors are reported to the other ranks.
-Membership join(const WorkerEnvironment& environment, int timeout_s = 300);
+// so once a process, and has the process ignore SIGPIPE. Ranks of one host share memory where they can; a line of the
+// log says which ranks are reached how. Throws TR1110, naming the ranks, when peers do not come within timeout_s; its
+// errors are reported to the other ranks.
+Membership join(const WorkerEnvironment& environment, const JoinOptions& options = {});
 
 // For a worker that fails before it joins: tells the agent, if there is one, why the process is about to end.
 void report_before_join(const WorkerEnvironment& environment, const Error& error) noexcept;

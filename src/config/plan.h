@@ -144,6 +144,7 @@ struct DistributedPlan {
   bool overlap_comm;
   Offload offload_optimizer, offload_param;
   int timeout_seconds;
+  bool same_host_memory;
   bool operator==(const DistributedPlan&) const = default;
 };
 

@@ -307,6 +307,12 @@ std::vector<Key> run_keys() {
        .aliases = {{"timeout", kGuides}, {"training.ddp_timeout", kHuggingFace}},
        .field = field<&Plan::distributed, &DistributedPlan::timeout_seconds>(),
        .doc = "How long a rank waits for the others before it gives up."},
+      {.name = "distributed.same_host_memory",
+       .type = Type::boolean,
+       .fallback = "true",
+       .field = field<&Plan::distributed, &DistributedPlan::same_host_memory>(),
+       .doc = "Ranks of one machine talk through memory that they share, at most 32 MiB in all, where they can; the "
+              "others, and with false all, through Gloo. The values are the same."},
       {.name = "checkpoint.save_interval",
        .type = Type::integer,
        .fallback = "500",

@@ -42,7 +42,7 @@ TEST_P(SameBitsAsThreads, OnAnyNumberOfProcesses) {
 INSTANTIATE_TEST_SUITE_P(MicroBatches, SameBitsAsThreads,
                          ::testing::Combine(::testing::Values(4, 5, 6), ::testing::Bool()));
 
-// A dozen cells of the strategies as processes over Gloo.
+// A dozen cells of the strategies as processes, over Gloo.
 TEST(Processes, StrategiesHaveTheBitsOfTheSerialRun) {
   for (const bool gpt2 : {false, true}) {
     Folder serial;
@@ -55,12 +55,29 @@ TEST(Processes, StrategiesHaveTheBitsOfTheSerialRun) {
       Folder processes;
       TinyRun run_of_cell = tiny;
       run_of_cell.output_dir = processes.run;
-      run_of_cell.overrides = {std::string("distributed.strategy=") + strategy};
+      run_of_cell.overrides = {std::string("distributed.strategy=") + strategy, "distributed.same_host_memory=false"};
       const ProcessResult result = run(launch_command(ranks, write_config(run_of_cell)));
       ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
       EXPECT_EQ(read_metrics(processes.run).losses, expected.losses);
       EXPECT_EQ(weights_digest(processes.run), expected.weights_digest);
     }
+  }
+}
+
+// Whether ranks of one machine talk through shared memory or not.
+TEST(Processes, SharedMemoryHasTheBitsOfGloo) {
+  Folder serial;
+  TinyRun tiny{.ranks = 1, .micro_batches = 5, .output_dir = serial.run};
+  const TinyResult expected = train_tiny(tiny);
+  for (const std::string memory : {"true", "false"}) {
+    Folder processes;
+    tiny.output_dir = processes.run;
+    tiny.overrides = {"distributed.strategy=full_shard", "distributed.same_host_memory=" + memory};
+    const ProcessResult result = run(launch_command(3, write_config(tiny)));
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_EQ(result.err.find("through shared memory") != std::string::npos, memory == "true") << result.err;
+    EXPECT_EQ(read_metrics(processes.run).losses, expected.losses) << memory;
+    EXPECT_EQ(weights_digest(processes.run), expected.weights_digest) << memory;
   }
 }
 

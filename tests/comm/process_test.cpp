@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <deque>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -63,13 +64,94 @@ bool says(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-// DESIGN 5: the same bits over Gloo as one serial loop, whatever the number of ranks.
-TEST(Processes, CollectivesEqualTheSerialSumBitForBit) {
+// How ranks reach each other: by shared memory, by Gloo, both (odd ranks are on another host), or as one can that gets
+// no memory.
+struct Way {
+  const char* name;
+  std::map<std::string, std::string> environment;
+};
+
+class EveryWay : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, EveryWay,
+    ::testing::Values(Way{"SharedMemory", {}}, Way{"Gloo", {{"TEST_GLOO_ONLY", "1"}}},
+                      Way{"TwoHosts", {{"TRIREME_FAILPOINTS", "comm.host=spoil@rank1;comm.host=spoil@rank3"}}},
+                      Way{"OneWithoutMemory", {{"TRIREME_FAILPOINTS", "comm.share_memory=spoil@rank1"}}}),
+    [](const auto& way) { return way.param.name; });
+
+// DESIGN 5: the same bits as one serial loop, whatever the number of ranks.
+TEST_P(EveryWay, CollectivesEqualTheSerialSumBitForBit) {
   const std::string seed = std::to_string(std::random_device{}() % 100'000);
-  for (int world_size : {2, 3}) {
-    const auto results = Workers(world_size, {"collectives", seed}).wait();
+  for (int world_size : {2, 3, 4}) {
+    const auto results = Workers(world_size, {"collectives", seed}, GetParam().environment).wait();
     for (const ProcessResult& result : results) EXPECT_EQ(result.exit_code, 0) << "seed " << seed << "\n" << result.err;
   }
+}
+
+TEST_P(EveryWay, RandomTransfersArriveWhole) {
+  const std::string seed = std::to_string(std::random_device{}() % 100'000);
+  for (int world_size : {2, 4, 5}) {
+    const auto results = Workers(world_size, {"transfers", seed, "20"}, GetParam().environment).wait();
+    for (const ProcessResult& result : results) EXPECT_EQ(result.exit_code, 0) << "seed " << seed << "\n" << result.err;
+  }
+}
+
+// Amid transfers that fill the rings.
+TEST_P(EveryWay, AKilledRankFreesTheOthersWithinSeconds) {
+  for (int killed : {0, 3}) {
+    Workers workers(4, {"transfers", "1"}, GetParam().environment);
+    workers.await_steps();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    workers[killed].signal(SIGKILL);
+    const auto results = workers.wait(std::chrono::seconds(6));  // two promised
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == killed) continue;
+      EXPECT_EQ(results[rank].exit_code, 1);
+      EXPECT_TRUE(says(results[rank].err, "TR1101")) << results[rank].err;
+    }
+  }
+}
+
+TEST(Processes, SayWhoIsReachedHow) {
+  const auto words = [](const std::map<std::string, std::string>& environment) {
+    return Workers(3, {"done"}, environment).wait()[0].err;
+  };
+  // LibTorch may say more.
+  const auto expect = [](const std::string& text, const char* line) {
+    EXPECT_TRUE(says(text, std::string(line) + "\n")) << text;
+  };
+  expect(words({}), "rank 0 reaches all other ranks through shared memory");
+  expect(words({{"TEST_GLOO_ONLY", "1"}}), "rank 0 reaches the other ranks through Gloo");
+  expect(words({{"TRIREME_FAILPOINTS", "comm.host=spoil@rank1"}}),
+         "rank 0 reaches 1 of 2 other ranks through shared memory, the rest through Gloo");
+  const std::string without = words({{"TRIREME_FAILPOINTS", "comm.share_memory=spoil"}});
+  EXPECT_TRUE(says(without, "rank 0 cannot share memory with rank 1 2, though it is on the same machine")) << without;
+}
+
+// Shared memory without a name ends with the last process that has it, however that ends.
+TEST(Processes, WhatTheyShareHasNoNameToBeLeftBehind) {
+  Workers workers(2, {"steps"});
+  workers.await_steps();
+  for (int rank : {0, 1}) {
+    std::ifstream maps("/proc/" + std::to_string(workers[rank].pid()) + "/maps");
+    int blocks = 0;
+    for (std::string line; std::getline(maps, line);) {
+      const bool named = says(line, "rw-s") && !says(line, "anon_inode:") && !says(line, "(deleted)");
+      EXPECT_FALSE(named) << line;
+      blocks += says(line, "/memfd:trireme (deleted)") ? 1 : 0;
+    }
+    EXPECT_EQ(blocks, 2) << "its own and its peer's";
+  }
+}
+
+// The other waits for the one that is killed while they hand each other their memory, and hears of it.
+TEST(Processes, ARankKilledDuringTheSetUpIsNoHang) {
+  const auto results =
+      Workers(2, {"steps"}, {{"TRIREME_FAILPOINTS", "comm.share_memory=kill@rank1"}, {"TEST_JOIN_SECONDS", "5"}})
+          .wait(std::chrono::seconds(20));
+  EXPECT_EQ(results[0].exit_code, 1);
+  EXPECT_TRUE(says(results[0].err, "TR1110")) << results[0].err;
 }
 
 // Whether the rank that fails serves the store or not.

@@ -343,6 +343,7 @@ TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
                            "training.eval_samples=3",
                            "distributed.gradient_slots=4",
                            "distributed.timeout_seconds=9",
+                           "distributed.same_host_memory=false",
                            "checkpoint.save_interval=1",
                            "checkpoint.keep=1",
                            "checkpoint.resume=never",

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "comm/collectives.h"
 #include "comm/job.h"
+#include "comm/random_transfers.h"
 #include "comm/reference.h"
 #include "comm/wire.h"
 
@@ -63,6 +65,17 @@ int collectives(Membership& job, const Arguments& arguments) {
                   "all_reduce");
   }
   barrier(comm);
+  return 0;
+}
+
+// Random transfers, the same on all ranks; for ever without a COUNT of rounds.
+int transfers(Membership& job, const Arguments& arguments) {
+  std::mt19937_64 random(std::stoull(arguments.at(0)));
+  const int count = arguments.size() > 1 ? std::stoi(arguments[1]) : std::numeric_limits<int>::max();
+  std::printf("rank %d transfers\n", job.comm->rank());
+  std::fflush(stdout);
+  for (int round = 0; round < count; ++round) random_round(*job.comm, random);
+  barrier(*job.comm);
   return 0;
 }
 
@@ -130,8 +143,8 @@ int litter(Membership&, const Arguments& arguments) {
 
 int run(Membership& job, const std::string& behaviour, const Arguments& arguments) {
   static const std::map<std::string, int (*)(Membership&, const Arguments&)> kBehaviours = {
-      {"collectives", collectives}, {"steps", steps},     {"fail", fail},     {"finish", finish},
-      {"stubborn", stubborn},       {"garbage", garbage}, {"litter", litter}, {"done", done},
+      {"collectives", collectives}, {"transfers", transfers}, {"steps", steps},   {"fail", fail}, {"finish", finish},
+      {"stubborn", stubborn},       {"garbage", garbage},     {"litter", litter}, {"done", done},
   };
   const auto found = kBehaviours.find(behaviour);
   TRIREME_CHECK(found != kBehaviours.end(), "no such behaviour: " + behaviour);
@@ -152,7 +165,8 @@ int work(const std::string& behaviour, const Arguments& arguments) {
   const char* limit = std::getenv("TEST_JOIN_SECONDS");
   const WorkerEnvironment environment = read_worker_environment();
   before_join(environment, behaviour, arguments);
-  Membership job = join(environment, limit != nullptr ? std::stoi(limit) : 60);
+  Membership job = join(environment, {.timeout_s = limit != nullptr ? std::stoi(limit) : 60,
+                                      .same_host_memory = std::getenv("TEST_GLOO_ONLY") == nullptr});
   try {
     const bool early = behaviour.ends_with("_early");
     return run(job, early ? "steps" : behaviour, arguments);
