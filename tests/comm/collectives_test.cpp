@@ -15,11 +15,6 @@
 namespace trireme::comm {
 namespace {
 
-struct Backend {
-  const char* name;
-  MakeRanks make;
-};
-
 class Collectives : public ::testing::TestWithParam<Backend> {
  protected:
   static void run_ranks(int world_size, const std::function<void(Communicator&)>& body) {
@@ -28,9 +23,7 @@ class Collectives : public ::testing::TestWithParam<Backend> {
   static void check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random);
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
-                         ::testing::Values(Backend{"Local", make_local}, Backend{"SharedMemory", make_sharing},
-                                           Backend{"TwoHosts", make_two_hosts}),
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives, ::testing::ValuesIn(kBackends),
                          [](const auto& backend) { return backend.param.name; });
 
 void Collectives::check_reduce_scatter(const ReduceCase& c, std::mt19937_64& random) {

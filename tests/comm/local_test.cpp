@@ -34,9 +34,10 @@ int error_code(Call call) {
   return 0;
 }
 
-class RanksAsThreads : public ::testing::TestWithParam<MakeRanks> {};
+class RanksAsThreads : public ::testing::TestWithParam<Backend> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, RanksAsThreads, ::testing::Values(make_local, make_sharing, make_two_hosts));
+INSTANTIATE_TEST_SUITE_P(Backends, RanksAsThreads, ::testing::ValuesIn(kBackends),
+                         [](const auto& backend) { return backend.param.name; });
 
 TEST_P(RanksAsThreads, TransfersOfAPairMatchInIssueOrder) {
   run_ranks(
@@ -51,7 +52,7 @@ TEST_P(RanksAsThreads, TransfersOfAPairMatchInIssueOrder) {
           EXPECT_EQ(receive_text(comm, 3, 0), "two");
         }
       },
-      GetParam());
+      GetParam().make);
 }
 
 TEST_P(RanksAsThreads, WaitingTwiceIsHarmless) {
@@ -63,7 +64,7 @@ TEST_P(RanksAsThreads, WaitingTwiceIsHarmless) {
         transfer->wait();
         transfer->wait();
       },
-      GetParam());
+      GetParam().make);
 }
 
 TEST(Local, DifferentSizesAreAnErrorOnBothEnds) {
@@ -75,7 +76,7 @@ TEST(Local, DifferentSizesAreAnErrorOnBothEnds) {
 }
 
 TEST_P(RanksAsThreads, AbortFreesAWaitingRankAndStaysInForce) {
-  auto ranks = GetParam()(3);
+  auto ranks = GetParam().make(3);
   std::thread waiting([&] {
     Bytes bytes(16);
     const auto transfer = ranks[1]->receive(bytes, 0);
@@ -96,7 +97,7 @@ TEST_P(RanksAsThreads, AbortFreesAWaitingRankAndStaysInForce) {
 }
 
 TEST_P(RanksAsThreads, ARankThatLeftIsAnErrorForThoseWhoNeedIt) {
-  auto ranks = GetParam()(3);
+  auto ranks = GetParam().make(3);
   Bytes bytes(4);
   const auto pending = ranks[0]->receive(bytes, 1);
   ranks[1].reset();
@@ -108,7 +109,7 @@ TEST_P(RanksAsThreads, ARankThatLeftIsAnErrorForThoseWhoNeedIt) {
 }
 
 TEST_P(RanksAsThreads, WhatWasReceivedBeforeTheSenderLeftIsKept) {
-  auto ranks = GetParam()(2);
+  auto ranks = GetParam().make(2);
   std::string text(2, '?');
   const auto received = ranks[1]->receive(std::as_writable_bytes(std::span(text)), 0);
   send_text(*ranks[0], "ok", 1)->wait();
@@ -126,7 +127,7 @@ TEST(Local, ADroppedTransferClosesThePairInsteadOfShiftingTheMatch) {
 
 TEST_P(RanksAsThreads, CommunicatorsDieInAnyOrderWhileOthersAbort) {
   for (int round = 0; round < 50; ++round) {
-    auto ranks = GetParam()(4);
+    auto ranks = GetParam().make(4);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < 4; ++rank) {
       threads.emplace_back([&, rank] {

@@ -71,6 +71,10 @@ struct Way {
   std::map<std::string, std::string> environment;
 };
 
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.name;
+}
+
 class EveryWay : public ::testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(

@@ -7,6 +7,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <ostream>
 #include <thread>
 
 #include "base/failpoint.h"
@@ -83,6 +84,17 @@ inline Communicators make_two_hosts(int world_size) {
   set_failpoints("");
   return ranks;
 }
+
+// What tests of ranks that are threads run on.
+struct Backend {
+  const char* name;
+  MakeRanks make;
+};
+inline void PrintTo(const Backend& backend, std::ostream* out) {
+  *out << backend.name;
+}
+inline constexpr Backend kBackends[] = {
+    {"Local", make_local}, {"SharedMemory", make_sharing}, {"TwoHosts", make_two_hosts}};
 
 // Runs body on world_size threads; rethrows the first rank's exception after all have ended. A rank that throws leaves,
 // which frees the others.
