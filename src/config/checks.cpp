@@ -8,6 +8,7 @@
 #include "config/document.h"
 #include "config/schema_rows.h"
 #include "config/value.h"
+#include "config/wrap_classes.h"
 
 namespace trireme::config {
 namespace {
@@ -279,6 +280,7 @@ void check_plan(Plan& plan, const std::string& place) {
   check_offload(plan, checker);
   check_data(plan, checker);
   check_wrapping(plan, checker);
+  if (plan.model.path.empty()) check_wrap_classes(plan);
   check_optimizer(plan, checker);
   check_law(plan, checker);
   check_precision(plan, checker);

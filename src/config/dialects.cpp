@@ -10,94 +10,145 @@
 namespace trireme::config {
 namespace {
 
-// How a configuration names a tool's file: by its path, with a switch that may turn it off.
-struct FileKey {
-  std::string_view block, path, use;
-  std::filesystem::path ToolFiles::*file;
-};
+constexpr std::string_view kUseDeepSpeed = "distributed.use_deepspeed", kDeepSpeed = "distributed.deepspeed_config",
+                           kUseFsdp = "distributed.use_fsdp", kFsdp = "distributed.fsdp_config";
 
-constexpr FileKey kFileKeys[] = {
-    {"distributed", "deepspeed_config", "use_deepspeed", &ToolFiles::deepspeed},
-    {"training", "deepspeed", "", &ToolFiles::deepspeed},
-    {"distributed", "fsdp_config", "use_fsdp", &ToolFiles::fsdp},
-};
+PlaceOf places_in(const std::filesystem::path& file) {
+  return [place = file.string()](Mark mark) { return at(place, mark); };
+}
 
-YamlNode* find_block(YamlNode& root, std::string_view name) {
-  for (YamlNode::Entry& entry : root.entries) {
-    if (entry.key == name && entry.value.kind == YamlNode::Kind::block) return &entry.value;
+class Reader {
+ public:
+  Reader(const Settings& configuration, const Settings& command_line, const std::string& place, ToolFiles given)
+      : folder_(std::filesystem::path(place).parent_path()), files_(std::move(given)) {
+    for (const Settings* settings : {&command_line, &configuration}) {
+      for (const ForeignPart& part : settings->foreign) parts_.push_back(&part);
+    }
   }
-  return nullptr;
-}
 
-const YamlNode* find_value(const YamlNode& block, std::string_view key) {
-  for (const YamlNode::Entry& entry : block.entries) {
-    if (entry.key == key && entry.value.kind != YamlNode::Kind::null) return &entry.value;
+  std::vector<Translation> read() {
+    fsdp_is_asked_for_ = !files_.fsdp.empty();
+    name_file(kDeepSpeed, kUseDeepSpeed, files_.deepspeed);
+    name_file(kFsdp, kUseFsdp, files_.fsdp);
+    std::vector<Translation> result;
+    if (!files_.accelerate.empty()) {
+      result.emplace_back(accelerate_dialect());
+      result.back().take(read_document(read_configuration(files_.accelerate), files_.accelerate.string()),
+                         files_.accelerate.string());
+    }
+    Translation deepspeed = read_deepspeed(), fsdp = read_fsdp(result.empty() ? nullptr : &result.front());
+    check_switches(!deepspeed.empty());
+    for (Translation* translation : {&deepspeed, &fsdp}) {
+      if (!translation->empty()) result.push_back(std::move(*translation));
+    }
+    return result;
   }
-  return nullptr;
-}
 
-// The path that the entry names, from the folder of the configuration; the entry is gone then.
-std::filesystem::path take_path(YamlNode& block, const FileKey& key, const std::string& place) {
-  const auto entry = std::find_if(block.entries.begin(), block.entries.end(),
-                                  [&](const YamlNode::Entry& each) { return each.key == key.path; });
-  if (entry == block.entries.end() || entry->value.kind != YamlNode::Kind::scalar || entry->value.text.empty()) {
-    return {};
+ private:
+  // The command line's before the configuration's.
+  const ForeignPart* find(std::string_view key) const {
+    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const ForeignPart* part) {
+      return part->key->name == key && part->entry.value.kind != YamlNode::Kind::null;
+    });
+    return found == parts_.end() ? nullptr : *found;
   }
-  const std::filesystem::path path = std::filesystem::path(place).parent_path() / entry->value.text;
-  block.entries.erase(entry);
-  return path;
-}
 
-Translation read_tool_file(const std::filesystem::path& file, const Dialect& dialect,
-                           YamlNode (*read)(std::string_view, const std::string&)) {
-  Translation translation(dialect);
-  translation.take(read(read_configuration(file), file.string()), file.string());
-  return translation;
-}
+  bool says(std::string_view key, bool value) const {
+    const ForeignPart* part = find(key);
+    return part != nullptr && parse_bool(part->entry.value.text) == value;
+  }
 
-}  // namespace
+  std::string place_of(const ForeignPart& part) const { return part.place_of(part.entry.value.mark); }
 
-ToolFiles take_tool_files(YamlNode& root, const std::string& place, ToolFiles given) {
-  for (const FileKey& key : kFileKeys) {
-    YamlNode* block = find_block(root, key.block);
-    if (block == nullptr) continue;
-    const YamlNode* use = key.use.empty() ? nullptr : find_value(*block, key.use);
-    const bool is_off = use != nullptr && parse_bool(use->text) == false;
-    const YamlNode* named = find_value(*block, key.path);
-    const Mark mark = named == nullptr ? Mark{} : named->mark;
-    const std::filesystem::path path = take_path(*block, key, place);
-    if (path.empty() || is_off) continue;
-    std::filesystem::path& file = given.*key.file;
+  // The file that a key names, unless its switch is off.
+  void name_file(std::string_view key, std::string_view use, std::filesystem::path& file) const {
+    const ForeignPart* part = find(key);
+    if (part == nullptr || part->entry.value.kind == YamlNode::Kind::block || says(use, false)) return;
+    if (part->entry.value.kind != YamlNode::Kind::scalar) {
+      throw Error(2102, place_of(*part), std::string(key) + " is a list", "it takes the path of a file, or its keys");
+    }
+    if (part->entry.value.text.empty()) return;
+    const bool is_in_file = part->source == Source::configuration;
+    const std::filesystem::path path = (is_in_file ? folder_ : std::filesystem::path()) / part->entry.value.text;
     if (!file.empty() && file.lexically_normal() != path.lexically_normal()) {
-      throw Error(2111, at(place, mark), "names " + path.string() + ", but " + file.string() + " is given too",
+      throw Error(2111, place_of(*part), "names " + path.string() + ", but " + file.string() + " is given too",
                   "name the file in one place");
     }
     file = path;
   }
-  return given;
-}
 
-std::vector<Translation> read_tool_files(const ToolFiles& files) {
-  std::vector<Translation> result;
-  if (!files.accelerate.empty()) {
-    result.push_back(read_tool_file(files.accelerate, accelerate_dialect(), read_document));
+  void add_block(std::string_view key, Translation& to) const {
+    const ForeignPart* part = find(key);
+    if (part == nullptr || part->entry.value.kind != YamlNode::Kind::block) return;
+    to.add(part->entry.value, part->place_of, part->source);
   }
-  if (!files.deepspeed.empty()) result.push_back(read_tool_file(files.deepspeed, deepspeed_dialect(), read_json));
-  if (!files.fsdp.empty()) result.push_back(read_tool_file(files.fsdp, fsdp_dialect(), read_json));
-  return result;
-}
 
-void check_agreement(const Settings& tool, std::initializer_list<const Settings*> others) {
-  for (const auto& [key, setting] : tool.by_key) {
-    for (const Settings* other : others) {
-      const auto found = other->by_key.find(key);
-      if (found == other->by_key.end() || found->second.value == setting.value) continue;
-      throw Error(2111, found->second.place,
-                  std::string(key->name) + " is " + to_text(found->second.value) + " here, but " + setting.place +
-                      " gives " + to_text(setting.value),
-                  "keep one of them; \"auto\" in the other tool's file leaves the value to this one");
+  Translation read_deepspeed() const {
+    Translation deepspeed(deepspeed_dialect());
+    if (!files_.deepspeed.empty()) {
+      const std::string place = files_.deepspeed.string();
+      deepspeed.add(read_json(read_configuration(files_.deepspeed), place), places_in(place), Source::tool_file);
+    }
+    if (!says(kUseDeepSpeed, false)) add_block(kDeepSpeed, deepspeed);
+    if (!deepspeed.empty()) deepspeed.finish();
+    return deepspeed;
+  }
+
+  // Keys of the command line first: they win over the configuration's.
+  Translation read_fsdp(const Translation* accelerate) const {
+    Translation fsdp(fsdp_dialect());
+    add_parts(Source::command_line, fsdp);
+    if (!files_.fsdp.empty()) {
+      const std::string place = files_.fsdp.string();
+      fsdp.add(read_json(read_configuration(files_.fsdp), place), places_in(place), Source::tool_file);
+    }
+    add_block(kFsdp, fsdp);
+    const ForeignValue* map = accelerate == nullptr ? nullptr : accelerate->find("fsdp_config");
+    if (map != nullptr) fsdp.add(map->node, places_in(files_.accelerate), Source::tool_file);
+    add_parts(Source::configuration, fsdp);
+    if (!fsdp.empty()) fsdp.finish();
+    return fsdp;
+  }
+
+  void add_parts(Source source, Translation& to) const {
+    for (const ForeignPart* part : parts_) {
+      const std::string_view key = part->key->name;
+      const bool is_elsewhere = key == kUseDeepSpeed || key == kDeepSpeed || key == kFsdp;
+      // A file on the command line is a switch of its own.
+      const bool is_overruled = key == kUseFsdp && source == Source::configuration && fsdp_is_asked_for_;
+      if (part->source != source || is_elsewhere || is_overruled) continue;
+      to.add(YamlNode{.kind = YamlNode::Kind::block, .entries = {part->entry}}, part->place_of, source);
     }
   }
+
+  void check_switches(bool has_deepspeed) const {
+    for (const std::string_view key : {kUseDeepSpeed, kUseFsdp}) {
+      const ForeignPart* part = find(key);
+      if (part == nullptr) continue;
+      const Key as_switch{.name = key, .type = Type::boolean};
+      read_value(as_switch, part->entry.value, place_of(*part));
+    }
+    if (says(kUseDeepSpeed, true) && !has_deepspeed) {
+      throw Error(2104, place_of(*find(kUseDeepSpeed)), "distributed.use_deepspeed is true, but no file says how",
+                  "name DeepSpeed's file: distributed.deepspeed_config, or --deepspeed FILE");
+    }
+    if (has_deepspeed && says(kUseFsdp, true)) {
+      throw Error(2111, place_of(*find(kUseFsdp)), "distributed.use_fsdp is true, but DeepSpeed is on too",
+                  "keep one of them: both decide what each rank stores");
+    }
+  }
+
+  std::filesystem::path folder_;
+  ToolFiles files_;
+  std::vector<const ForeignPart*> parts_;
+  bool fsdp_is_asked_for_ = false;
+};
+
+}  // namespace
+
+std::vector<Translation> read_tools(const Settings& configuration, const Settings& command_line,
+                                    const std::string& place, ToolFiles given) {
+  return Reader(configuration, command_line, place, std::move(given)).read();
 }
 
 }  // namespace trireme::config

@@ -1,6 +1,5 @@
-// The files of other tools that are read beside a configuration.
+// The tables of other tools, and what of a configuration and beside it they read.
 #pragma once
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -10,17 +9,13 @@
 namespace trireme::config {
 
 const Dialect& deepspeed_dialect();   // dialect_deepspeed.cpp: JSON
-const Dialect& fsdp_dialect();        // dialect_fsdp.cpp: JSON
+const Dialect& fsdp_dialect();        // dialect_fsdp.cpp: JSON; keys of a configuration that begin with fsdp_
 const Dialect& accelerate_dialect();  // dialect_accelerate.cpp: YAML
 
-// Takes the keys that name such files (use_deepspeed, deepspeed_config, use_fsdp, fsdp_config) out of a configuration;
-// relative paths are relative to its folder. A file named there and another on the command line is Error TR2111.
-ToolFiles take_tool_files(YamlNode& root, const std::string& place, ToolFiles given);
-
-// What each file says, in settings of ours. More than one file that decides the strategy is Error TR2111.
-std::vector<Translation> read_tool_files(const ToolFiles& files);
-
-// Throws Error TR2111, naming both places, where another source gives a key of `tool` another value.
-void check_agreement(const Settings& tool, std::initializer_list<const Settings*> others);
+// What the foreign keys of the configuration and of the command line say, and the files that they name or that are
+// given. A path in the configuration is relative to its folder. Errors TR2104: a tool that is switched on without its
+// file; TR2111: two tools at once, or two files of one.
+std::vector<Translation> read_tools(const Settings& configuration, const Settings& command_line,
+                                    const std::string& place, ToolFiles given);
 
 }  // namespace trireme::config

@@ -64,9 +64,30 @@ std::string_view to_string(Fate fate) {
 }
 
 void Translation::take(const YamlNode& root, const std::string& place) {
-  place_ = place;
-  take_block("", root);
+  add(
+      root, [place](Mark mark) { return at(place, mark); }, Source::tool_file);
+  finish();
+}
+
+void Translation::add(const YamlNode& block, const PlaceOf& place_of, Source source) {
+  place_of_ = place_of;
+  source_ = source;
+  take_block("", block);
+}
+
+void Translation::finish() {
   if (dialect_.rules) dialect_.rules(*this);
+}
+
+void Translation::switch_off(const std::string& reason) {
+  settings_ = {};
+  for (Outcome& outcome : outcomes_) {
+    outcome.fate = Fate::no_effect;
+    outcome.becomes = reason;
+  }
+  if (outcomes_.empty()) return;
+  settings_.notices.push_back(outcomes_.front().place + ": keys of " + std::string(dialect_.tool) +
+                              " have no effect: " + reason);
 }
 
 const ForeignValue* Translation::find(std::string_view name) const {
@@ -87,7 +108,7 @@ std::vector<const ForeignValue*> Translation::in_block(std::string_view block) c
 
 void Translation::set(std::string_view key, const ForeignValue& from, const YamlNode& value) {
   const Key& row = key_named(key);
-  Setting setting{read_value(row, value, from.place), from.key_place};
+  Setting setting{read_value(row, value, from.place), from.key_place, from.source};
   const std::string becomes = std::string(key) + " = " + to_text(setting.value);
   const auto [first, is_new] = settings_.by_key.emplace(&row, setting);
   if (!is_new && first->second.value != setting.value) {
@@ -108,7 +129,7 @@ void Translation::set_softly(std::string_view key, const ForeignValue& from, con
                              std::vector<std::string_view> unless) {
   const Key& row = key_named(key);
   const YamlNode node{.kind = YamlNode::Kind::scalar, .mark = from.node.mark, .text = text};
-  const Setting setting{read_value(row, node, from.place), from.key_place};
+  const Setting setting{read_value(row, node, from.place), from.key_place, from.source};
   settings_.soft.push_back({&row, setting, std::move(unless)});
   record(from, from.row->fate, std::string(key) + " = " + to_text(setting.value) + ", unless set elsewhere");
 }
@@ -143,15 +164,21 @@ void Translation::record(const ForeignValue& from, Fate fate, std::string become
 }
 
 const ForeignKey* Translation::row_of(std::string_view name) const {
+  const auto is_it = [&](std::string_view known) {
+    return known == name || (known.starts_with(dialect_.prefix) && known.substr(dialect_.prefix.size()) == name);
+  };
   const auto found = std::find_if(dialect_.keys.begin(), dialect_.keys.end(), [&](const ForeignKey& row) {
-    return row.name == name || std::find(row.names.begin(), row.names.end(), name) != row.names.end();
+    return is_it(row.name) || std::any_of(row.names.begin(), row.names.end(), is_it);
   });
   return found == dialect_.keys.end() ? nullptr : &*found;
 }
 
 bool Translation::is_block(std::string_view name) const {
   const std::string prefix = std::string(name) + ".";
-  const auto is_below = [&](std::string_view known) { return known.starts_with(prefix); };
+  const auto is_below = [&](std::string_view known) {
+    return known.starts_with(prefix) ||
+           (known.starts_with(dialect_.prefix) && known.substr(dialect_.prefix.size()).starts_with(prefix));
+  };
   return std::any_of(dialect_.keys.begin(), dialect_.keys.end(), [&](const ForeignKey& row) {
     return is_below(row.name) || std::any_of(row.names.begin(), row.names.end(), is_below);
   });
@@ -163,7 +190,7 @@ void Translation::take_block(const std::string& prefix, const YamlNode& block) {
 
 void Translation::take_entry(const std::string& name, const YamlNode::Entry& entry) {
   if (dialect_.underscore_is_comment && entry.key.starts_with('_')) return;
-  const std::string key_place = at(place_, entry.mark);
+  const std::string key_place = place_of_(entry.mark);
   const ForeignKey* row = row_of(name);
   const bool is_section = row != nullptr && entry.value.kind == YamlNode::Kind::block && is_block(row->name);
   if (row != nullptr && !is_section) {
@@ -171,12 +198,13 @@ void Translation::take_entry(const std::string& name, const YamlNode::Entry& ent
                        .name = std::string(row->name),
                        .node = entry.value,
                        .key_place = key_place,
-                       .place = at(place_, entry.value.mark)};
+                       .place = place_of_(entry.value.mark),
+                       .source = source_};
     take_value(std::move(value));
   } else if (is_block(name)) {
     if (entry.value.kind == YamlNode::Kind::null) return;
     if (entry.value.kind != YamlNode::Kind::block) {
-      throw Error(2102, at(place_, entry.value.mark), name + " is " + shown_value(entry.value),
+      throw Error(2102, place_of_(entry.value.mark), name + " is " + shown_value(entry.value),
                   "it is a section: write \"" + std::string(leaf_of(name)) + "\": { ... }");
     }
     take_block(name + ".", entry.value);
@@ -189,6 +217,7 @@ void Translation::take_value(ForeignValue value) {
   const ForeignKey& row = *value.row;
   const auto [first, is_new] = given_.emplace(value.name, value);
   if (!is_new) {
+    if (first->second.source == Source::command_line && value.source == Source::configuration) return;
     throw Error(2103, value.key_place, value.name + " is given twice, first at " + first->second.key_place,
                 "two names of one key: keep one of them");
   }
@@ -230,6 +259,9 @@ void Translation::fail_unknown(const std::string& name, const std::string& place
   for (const ForeignKey& row : dialect_.keys) {
     known.emplace_back(row.name);
     for (const std::string_view spelling : row.names) known.emplace_back(spelling);
+    if (row.name.starts_with(dialect_.prefix) && !dialect_.prefix.empty()) {
+      known.emplace_back(row.name.substr(dialect_.prefix.size()));
+    }
   }
   std::vector<std::string> near = nearest(name, known);
   const auto add_same_leaf = [&](std::string_view leaf) {

@@ -41,6 +41,7 @@ struct Dialect {
   std::vector<ForeignKey> keys;
   std::function<void(Translation&)> rules;
   bool underscore_is_comment = false;  // keys that begin with _
+  std::string_view prefix = {};        // that names at the root have in the table, and may lack in the file
 };
 
 // What became of one key of a file.
@@ -56,15 +57,23 @@ struct ForeignValue {
   std::string name;  // as the table spells it
   YamlNode node;
   std::string key_place, place;  // of the key, of the value
+  Source source = Source::tool_file;
 };
 
-// A file on its way into settings; what rules work on.
+// A file, or what a configuration has of its keys, on its way into settings; what rules work on.
 class Translation {
  public:
   explicit Translation(const Dialect& dialect) : dialect_(dialect) {}
 
   // Takes every key of the file, then applies the rules. Errors as take_document().
   void take(const YamlNode& root, const std::string& place);
+
+  // The same in parts: keys from several places, those of the command line first, which win over a configuration's;
+  // then the rules.
+  void add(const YamlNode& block, const PlaceOf& place_of, Source source);
+  void finish();
+  // All keys stay without effect, and a notice says why.
+  void switch_off(const std::string& reason);
 
   // none: not given, null, or "auto", which leaves the value to our keys.
   const ForeignValue* find(std::string_view name) const;
@@ -84,6 +93,7 @@ class Translation {
   void notice(const ForeignValue& from, const std::string& text);
   [[noreturn]] void refuse(const ForeignValue& from, const std::string& reason, const std::string& remedy) const;
 
+  bool empty() const { return given_.empty(); }
   const Settings& settings() const { return settings_; }
   const std::vector<Outcome>& outcomes() const { return outcomes_; }  // in the order of the file; rules' ones last
 
@@ -97,7 +107,8 @@ class Translation {
   bool is_block(std::string_view name) const;
 
   const Dialect& dialect_;
-  std::string place_;
+  PlaceOf place_of_;
+  Source source_ = Source::tool_file;
   std::map<std::string, ForeignValue, std::less<>> given_;
   std::map<std::string, std::string, std::less<>> setters_;  // key of ours: the foreign name that set it
   Settings settings_;

@@ -20,14 +20,16 @@ its value and where it came from; `config.resolved.yaml` in the output folder ha
 ## Rules
 
 - A key stands in its block (`training:`, indented `max_steps: 200`) or is written with dots (`training.max_steps`).
-- The command line wins over the file, the file over the default. A key given twice in one of them is an error, also
-  under two of its names.
+- The command line wins over the file, the file over the default. A key given twice in one of them is an error; two
+  names of one key may be given where they say the same.
+- Keys of `training`, `distributed`, `checkpoint` and `monitor` may stand at the top of the file, by any of their names, as
+  Trainer and flat dictionaries have them (below).
 - A value on the command line is taken as it stands, to its last character; one that starts with `"` `'` `[` or `{` is
   read as YAML. `key=` and `key=null` unset a key that may be unset.
 - Relative paths mean the working directory, in the file as on the command line. `~` is not expanded.
 - Integers may be written `200`, `5e8` or `0x10`, where nothing is lost; `010` and `1_000` are refused. Numbers must be
   finite. True is `true`, `yes` or `on`; false is `false`, `no` or `off`. Words are accepted in any case, with `-` or
-  `_`. Text may be quoted, numbers and true or false may not.
+  `_`. Text and numbers may be quoted, true or false may not. `None` is null where a value may be unset.
 - The file is UTF-8, at most 1 MiB, one YAML document whose root is a block of keys. Anchors, aliases, merge keys, tags,
   tabs in the indentation and control characters are refused.
 - Unknown keys are errors, with the nearest known key. Names from other tools (below) are read with a notice. What this
@@ -52,6 +54,7 @@ All of these end the program with exit code 2, before anything was started or wr
 | TR2108 | YAML or text of a kind that is refused |
 | TR2109 | a setting on the command line that is not key=value |
 | TR2110 | a size of the model that the folder of model.path contradicts |
+| TR2111 | two sources that say different things of one key |
 | TR2190 | known, but not there yet |
 )";
 
@@ -119,6 +122,25 @@ std::string not_yet() {
   return result;
 }
 
+constexpr std::string_view kForeign = R"(
+## Read by the tables of other tools
+
+`use_deepspeed` and `use_fsdp` need not be given: a file, or a key of FSDP, turns the tool on. Paths in a configuration
+are relative to its folder. What these say and what our own keys say must agree; the command line wins over keys in the
+configuration, but not over the file of another tool. Keys that begin with `fsdp_` may stand at the top of the file too.
+
+| key | what becomes of it |
+| --- | --- |
+)";
+
+std::string foreign() {
+  std::string result(kForeign);
+  for (const Key& key : keys()) {
+    if (key.tier == Tier::foreign) result += "| " + code(key.name) + " | " + std::string(key.doc) + " |\n";
+  }
+  return result;
+}
+
 std::string no_effect() {
   std::string result = "\n## Without effect\n\nRead with a notice; nothing follows from them here.\n\n";
   result += "| key | why |\n| --- | --- |\n";
@@ -134,7 +156,7 @@ std::string schema_as_markdown() {
   std::string result(kIntroduction);
   result += supported_block("");
   for (const std::string_view block : block_names()) result += supported_block(block);
-  return result + synonyms() + not_yet() + no_effect() + std::string(kErrors);
+  return result + synonyms() + not_yet() + no_effect() + foreign() + std::string(kErrors);
 }
 
 }  // namespace trireme::config

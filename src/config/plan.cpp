@@ -1,6 +1,5 @@
 #include "config/plan.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,9 +9,12 @@
 #include "config/checks.h"
 #include "config/dialects.h"
 #include "config/document.h"
+#include "config/json.h"
+#include "config/merge.h"
 #include "config/schema.h"
 #include "config/settings.h"
 #include "config/value.h"
+#include "config/wrap_classes.h"
 
 namespace trireme::config {
 namespace {
@@ -99,35 +101,20 @@ Plan load_plan(const std::filesystem::path& file, std::span<const std::string> o
 Plan parse_plan(const std::string& yaml, const std::string& place, std::span<const std::string> overrides,
                 const ToolFiles& files) {
   Settings from_file, from_command_line;
-  YamlNode root = read_document(yaml, place);
-  const std::vector<Translation> from_tools = read_tool_files(take_tool_files(root, place, files));
+  const YamlNode root = place.ends_with(".json") ? read_json(yaml, place) : read_document(yaml, place);
   take_document(root, place, from_file);
   for (const std::string& text : overrides) take_override(text, from_command_line);
+  const std::vector<Translation> tools = read_tools(from_file, from_command_line, place, files);
 
+  Merge merge;
+  merge.add(from_command_line);
+  merge.add(from_file);
+  for (const Translation& tool : tools) merge.add(tool.settings());
   Plan plan{};
-  for (const Settings* settings : {&from_command_line, &from_file}) {
-    for (const auto& [key, setting] : settings->by_key) {
-      const bool is_overridden = settings == &from_file && from_command_line.by_key.contains(key);
-      if (key->tier == Tier::supported && !is_overridden) set(plan, *key, setting.value, {setting.place});
-    }
+  for (const auto& [key, merged] : merge.by_key()) {
+    if (key->tier == Tier::supported) set(plan, *key, merged.setting.value, {merged.setting.place, merged.is_default});
   }
-  for (const Translation& tool : from_tools) {
-    check_agreement(tool.settings(), {&from_file, &from_command_line});
-    for (const auto& [key, setting] : tool.settings().by_key) set(plan, *key, setting.value, {setting.place});
-  }
-  for (const Translation& tool : from_tools) {
-    for (const SoftSetting& soft : tool.settings().soft) {
-      const auto is_given = [&](std::string_view name) { return plan.origins.contains(std::string(name)); };
-      if (is_given(soft.key->name) || std::any_of(soft.unless.begin(), soft.unless.end(), is_given)) continue;
-      set(plan, *soft.key, soft.setting.value, {soft.setting.place, soft.is_default});
-    }
-  }
-  const auto add_notices = [&](const Settings& settings) {
-    plan.notices.insert(plan.notices.end(), settings.notices.begin(), settings.notices.end());
-  };
-  for (const Translation& tool : from_tools) add_notices(tool.settings());
-  add_notices(from_file);
-  add_notices(from_command_line);
+  plan.notices = merge.notices();
   check_nothing_missing(plan, place);
   set_defaults(plan, place);
   check_plan(plan, place);
@@ -150,6 +137,7 @@ void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& plac
                   "leave it out: the folder of model.path decides; or train a model of other sizes without model.path");
     }
   }
+  check_wrap_classes(plan);
   if (plan.data.sequence_length > model.max_position_embeddings) {
     throw Error(2104, plan.origins.at("data.sequence_length").place,
                 "data.sequence_length is " + std::to_string(plan.data.sequence_length) + ", but the model of " + place +

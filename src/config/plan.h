@@ -132,8 +132,9 @@ struct DistributedPlan {
   // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
   std::optional<std::int64_t> dp_replicate, dp_shard;
   WrapPolicy auto_wrap;
-  std::int64_t min_num_params;          // size: elements of a set of units
-  std::vector<std::string> wrap_names;  // by_name: patterns of unit names
+  std::int64_t min_num_params;            // size: elements of a set of units
+  std::vector<std::string> wrap_names;    // by_name: patterns of unit names
+  std::vector<std::string> wrap_classes;  // transformer: classes in transformers, one of them the model's blocks
   // Most elements of a storage group of several parameters: the smaller of what is set.
   std::optional<std::int64_t> bucket_size, allgather_bucket_size;
   std::int64_t persistence_threshold;  // elements; storage groups of fewer keep whole parameters

@@ -19,12 +19,38 @@ void add_name(Index& index, std::string name, Match match) {
   TRIREME_CHECK(is_new, "the schema has the name " + name + " twice");
 }
 
+// Names that may stand at the top of a file too, as Trainer and the training guides have them.
+void add_lifted_names(Index& index) {
+  constexpr std::string_view kLifted[] = {"training", "distributed", "checkpoint", "monitor"};
+  Index lifted;
+  for (const auto& [name, match] : index) {
+    const std::string_view leaf = leaf_of(name), block = std::string_view(name).substr(0, name.find('.'));
+    const bool is_in_block = block.size() + 1 + leaf.size() == name.size();
+    if (!is_in_block || std::find(std::begin(kLifted), std::end(kLifted), block) == std::end(kLifted)) continue;
+    const auto [first, is_new] = lifted.emplace(leaf, Match{match.key, match.alias, true});
+    if (is_new) continue;
+    if (first->second.key != match.key)
+      first->second.key = nullptr;
+    else if (match.alias == nullptr)
+      first->second.alias = nullptr;
+  }
+  for (const auto& [leaf, match] : lifted) {
+    if (match.key != nullptr) index.emplace(leaf, match);
+  }
+}
+
 Index make_index() {
   Index index;
   for (const Key& key : keys()) add_name(index, std::string(key.name), {&key, nullptr});
   for (const Key& key : keys()) {
     for (const Alias& alias : key.aliases) add_name(index, full_name(key, alias), {&key, &alias});
   }
+  add_lifted_names(index);
+  return index;
+}
+
+const Index& names() {
+  static const Index index = make_index();
   return index;
 }
 
@@ -79,6 +105,7 @@ const std::vector<Key>& keys() {
     std::vector<Key> rows = model_and_data_keys();
     append(rows, training_and_run_keys());
     append(rows, later_keys());
+    append(rows, foreign_keys());
     return rows;
   }();
   return table;
@@ -101,14 +128,14 @@ std::string full_name(const Key& key, const Alias& alias) {
 }
 
 Match find_key(std::string_view name) {
-  static const Index index = make_index();
-  const auto found = index.find(name);
-  return found == index.end() ? Match{} : found->second;
+  const auto found = names().find(name);
+  return found == names().end() ? Match{} : found->second;
 }
 
 const Key& key_named(std::string_view name) {
   const Match match = find_key(name);
-  TRIREME_CHECK(match.key != nullptr && match.alias == nullptr, "no key " + std::string(name) + " in the schema");
+  TRIREME_CHECK(match.key != nullptr && match.alias == nullptr && !match.is_lifted,
+                "no key " + std::string(name) + " in the schema");
   return *match.key;
 }
 
@@ -122,8 +149,9 @@ std::vector<std::string_view> block_names() {
 }
 
 bool is_block(std::string_view name) {
-  const auto names = block_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
+  const std::string prefix = std::string(name) + ".";
+  const auto next = names().lower_bound(prefix);
+  return next != names().end() && next->first.starts_with(prefix);
 }
 
 std::string to_text(const Value& value) {

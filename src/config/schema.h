@@ -26,8 +26,9 @@ using Value = std::variant<std::monostate, bool, std::int64_t, double, std::stri
 // or block, which only keys of later work take.
 enum class Type : std::uint8_t { boolean, integer, number, text, texts, path, choice, choices, any };
 
-// not_yet: refused unless it says "off". no_effect: read, with a notice that nothing follows from it.
-enum class Tier : std::uint8_t { supported, not_yet, no_effect };
+// not_yet: refused unless it says "off". no_effect: read, with a notice that nothing follows from it. foreign: read by
+// the table of another tool (foreign.h).
+enum class Tier : std::uint8_t { supported, not_yet, no_effect, foreign };
 
 struct Range {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
@@ -41,7 +42,7 @@ struct Synonym {
 
 // A name that users bring from another tool.
 struct Alias {
-  std::string_view name;  // with dots: the whole key; without: in the block of its key
+  std::string_view name;  // with dots: the whole key, or one in a block of that name; without: in the block of its key
   std::string_view tool;
   std::vector<Synonym> values = {};  // where the name takes other values than its key: all that are accepted
 };
@@ -78,7 +79,7 @@ struct Key {
   std::string_view doc = {};
 };
 
-// All rows: supported ones in the order of the documentation, then not_yet, then no_effect.
+// All rows: supported ones in the order of the documentation, then not_yet, no_effect and foreign.
 const std::vector<Key>& keys();
 
 std::string_view block_of(std::string_view name);  // "training"; "" for a key at the top
@@ -90,14 +91,17 @@ std::string full_name(const Key& key, const Alias& alias);
 struct Match {
   const Key* key = nullptr;
   const Alias* alias = nullptr;  // none: the key's own name
+  bool is_lifted = false;        // by the last part of its name, at the top of the file
 };
 
-// By whole name. {} where there is no such key.
+// By whole name, or a name of training, distributed, checkpoint and monitor without its block, where only one key has
+// it. {} where there is no such key.
 Match find_key(std::string_view name);
 const Key& key_named(std::string_view name);  // a row that must exist
 
 // "model", "data", ... in the order of the documentation.
 std::vector<std::string_view> block_names();
+// Whether there are keys below it: of "model", and of keys that are a block too, "distributed.offload_optimizer".
 bool is_block(std::string_view name);
 
 // The value as YAML text that reads back to the same value; "null" for unset.

@@ -30,11 +30,7 @@ std::vector<Key> offload_keys() {
        .choices = {"none", "cpu"},
        .choices_not_yet = {"nvme"},
        .value_synonyms = words_of_offload(),
-       .aliases = {{"offload_params", kGuides},
-                   {"offload_param_device", kAccelerate},
-                   {"cpu_offload", kFsdp},
-                   {"fsdp_cpu_offload", kGuides},
-                   {"fsdp_offload_params", kAccelerate}},
+       .aliases = {{"offload_params", kGuides}, {"offload_param_device", kAccelerate}, {"cpu_offload", kFsdp}},
        .field = field<&Plan::distributed, &DistributedPlan::offload_param>(),
        .doc = "Where parameters are sharded; cpu: the slices are in host memory, with the optimizer's state, and are "
               "fetched one unit ahead of their gather. On one rank: all parameters, fetched for the units at work."},

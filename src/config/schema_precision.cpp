@@ -21,7 +21,7 @@ std::vector<Key> dtype_keys() {
        .optional = true,
        .choices = {"fp32", "bf16", "fp16"},
        .value_synonyms = names_of_types(),
-       .aliases = {{"distributed.fsdp_param_dtype", kGuides}, {"mixed_precision_param", kTitan}},
+       .aliases = {{"mixed_precision_param", kTitan}},
        .field = field<&Plan::precision, &PrecisionPlan::param_dtype>(),
        .doc = "mixed_precision by the name that says what it decides: the type of the weights that units read, and of "
               "the computation."},
@@ -30,9 +30,7 @@ std::vector<Key> dtype_keys() {
        .fallback = "fp32",
        .choices = {"fp32", "bf16", "fp16"},
        .value_synonyms = names_of_types(),
-       .aliases = {{"communication_data_type", kDeepSpeed},
-                   {"distributed.fsdp_reduce_dtype", kGuides},
-                   {"mixed_precision_reduce", kTitan}},
+       .aliases = {{"communication_data_type", kDeepSpeed}, {"mixed_precision_reduce", kTitan}},
        .decides = [](const Plan& plan) { return plan.precision.reduce_dtype != ElementType::fp32; },
        .field = field<&Plan::precision, &PrecisionPlan::reduce_dtype>(),
        .doc = "Each micro-batch's gradient is rounded to this type before it is added, on any number of ranks, and is "

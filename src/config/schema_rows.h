@@ -59,5 +59,6 @@ std::vector<Key> precision_keys();         // schema_precision.cpp; with
 std::vector<Key> loss_scale_keys();
 std::vector<Key> offload_keys();  // schema_offload.cpp
 std::vector<Key> later_keys();    // schema_later.cpp
+std::vector<Key> foreign_keys();  // schema_foreign.cpp
 
 }  // namespace trireme::config

@@ -178,10 +178,6 @@ std::vector<Key> clipping_and_evaluation_keys() {
   };
 }
 
-// FSDP's: gather the next unit before the one at work is done, or after it.
-const std::vector<Synonym> kPrefetchPolicies = {
-    {"backward_pre", "1"}, {"backward_post", "0"}, {"no_prefetch", "0"}, {"none", "0"}};
-
 std::vector<Key> strategy_keys() {
   return {
       {.name = "distributed.strategy",
@@ -189,8 +185,7 @@ std::vector<Key> strategy_keys() {
        .fallback = "ddp",
        .choices = {"ddp", "no_shard", "zero1", "zero2", "zero3", "shard_grad_op", "full_shard", "hybrid_shard"},
        .value_synonyms = {{"zero_1", "zero1"}, {"zero_2", "zero2"}, {"zero_3", "zero3"}, {"fsdp", "full_shard"}},
-       .aliases = {{"fsdp_sharding_strategy", kGuides},
-                   {"sharding_strategy", kGuides},
+       .aliases = {{"sharding_strategy", kGuides},
                    {"zero_stage", kGuides, {{"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}}}},
        .decides = sums_once_a_step,
        .field = field<&Plan::distributed, &DistributedPlan::strategy>(),
@@ -218,8 +213,6 @@ std::vector<Key> strategy_keys() {
        .type = Type::choice,
        .fallback = "transformer",
        .choices = {"transformer", "size", "by_name", "none"},
-       .value_synonyms = {{"transformer_based_wrap", "transformer"}, {"size_based_wrap", "size"}, {"no_wrap", "none"}},
-       .aliases = {{"fsdp_auto_wrap_policy", kAccelerate}},
        .field = field<&Plan::distributed, &DistributedPlan::auto_wrap>(),
        .doc = "Which units store, gather and reduce their parameters together. transformer: the embedding, each block "
               "and the head by itself; size: neighbours until they have min_num_params; by_name: from each unit that "
@@ -228,7 +221,6 @@ std::vector<Key> strategy_keys() {
        .type = Type::integer,
        .fallback = "100000000",
        .range = from(0, 1e15),
-       .aliases = {{"fsdp_min_num_params", kAccelerate}},
        .field = field<&Plan::distributed, &DistributedPlan::min_num_params>(),
        .doc = "auto_wrap size: fewest elements of the units that are stored together."},
       {.name = "distributed.wrap_names",
@@ -238,6 +230,14 @@ std::vector<Key> strategy_keys() {
        .field = field<&Plan::distributed, &DistributedPlan::wrap_names>(),
        .doc =
            "auto_wrap by_name: names of units (embed, layers.0, ..., head) with * ? [...], as in [layers.*[02468]]."},
+      {.name = "distributed.wrap_classes",
+       .type = Type::texts,
+       .fallback = "none",
+       .value_synonyms = {{"none", ""}},
+       .field = field<&Plan::distributed, &DistributedPlan::wrap_classes>(),
+       .doc =
+           "Classes of blocks by their names in transformers, as [LlamaDecoderLayer, GPT2Block]: one of them must be "
+           "the model's, which auto_wrap transformer wraps whatever it is called."},
       {.name = "distributed.bucket_size",
        .type = Type::integer,
        .optional = true,
@@ -263,8 +263,6 @@ std::vector<Key> strategy_keys() {
        .type = Type::integer,
        .fallback = "1",
        .range = from(0, 1024),
-       .aliases = {{"fsdp_backward_prefetch", kAccelerate, kPrefetchPolicies},
-                   {"fsdp_backward_prefetch_policy", kGuides, kPrefetchPolicies}},
        .field = field<&Plan::distributed, &DistributedPlan::gather_ahead>(),
        .doc = "How many units ahead of the one at work sharded parameters are gathered."},
       {.name = "distributed.reuse_distance",

@@ -37,11 +37,17 @@ Translated translate(const Match& match, const YamlNode& value, const std::strin
 
 class Taker {
  public:
-  Taker(PlaceOf place_of, Settings& settings) : place_of_(std::move(place_of)), settings_(settings) {}
+  Taker(PlaceOf place_of, Source source, Settings& settings)
+      : place_of_(std::move(place_of)), source_(source), settings_(settings) {}
 
   void take(const std::string& name, Mark mark, const YamlNode& value) {
-    if (const Match match = find_key(name); match.key != nullptr) {
-      take_key(match, mark, value);
+    const Match match = find_key(name);
+    const bool is_nested = match.key != nullptr && match.key->tier != Tier::foreign &&
+                           value.kind == YamlNode::Kind::block && is_block(written_name(match));
+    if (is_nested) {
+      take_block(written_name(match), mark, value);
+    } else if (match.key != nullptr) {
+      take_key(match, mark, name, value);
     } else if (is_block(name)) {
       take_block(name, mark, value);
     } else {
@@ -62,36 +68,47 @@ class Taker {
     for (const YamlNode::Entry& entry : value.entries) take(name + "." + entry.key, entry.mark, entry.value);
   }
 
-  void take_key(const Match& match, Mark mark, const YamlNode& value) {
+  void take_key(const Match& match, Mark mark, const std::string& name, const YamlNode& value) {
     const Key& key = *match.key;
     const std::string key_place = place_of_(mark);
+    if (key.tier == Tier::foreign) {
+      settings_.foreign.push_back({&key, {std::string(leaf_of(name)), mark, value}, place_of_, source_});
+      return;
+    }
     const std::string value_place = value.kind == YamlNode::Kind::null ? key_place : place_of_(value.mark);
     const Translated translated = translate(match, value, value_place);
-    if (match.alias != nullptr) {
-      settings_.notices.push_back(key_place + ": " + written_name(match) + " (" + std::string(match.alias->tool) +
-                                  ") is read as " + std::string(key.name));
+    if (match.alias != nullptr || match.is_lifted) {
+      const std::string tool = match.alias == nullptr ? "" : " (" + std::string(match.alias->tool) + ")";
+      settings_.notices.push_back(key_place + ": " + name + tool + " is read as " + std::string(key.name));
     }
     if (translated.sets_nothing) return;
-    Setting setting{read_value(key, translated.node, value_place), key_place};
+    Setting setting{read_value(key, translated.node, value_place), key_place, source_};
     if (key.tier == Tier::no_effect) {
-      settings_.notices.push_back(key_place + ": " + written_name(match) + " has no effect: " + std::string(key.doc));
+      settings_.notices.push_back(key_place + ": " + name + " has no effect: " + std::string(key.doc));
     }
-    const auto [first, is_new] = settings_.by_key.emplace(&key, std::move(setting));
-    if (!is_new) {
-      throw Error(
-          2103, key_place, std::string(key.name) + " is given twice, first at " + first->second.place,
-          match.alias == nullptr ? "keep one of them" : written_name(match) + " is another name of it: keep one");
-    }
+    add(key, name, setting);
+  }
+
+  // Two names of one key may say the same.
+  void add(const Key& key, const std::string& name, const Setting& setting) {
+    const auto [first, is_new] = settings_.by_key.emplace(&key, setting);
+    const auto [first_name, is_first] = names_.emplace(&key, name);
+    if (is_new || (first_name->second != name && first->second.value == setting.value)) return;
+    throw Error(2103, setting.place, std::string(key.name) + " is given twice, first at " + first->second.place,
+                first_name->second == name ? "keep one of them"
+                                           : name + " and " + first_name->second + " are names of it: keep one");
   }
 
   PlaceOf place_of_;
+  Source source_;
   Settings& settings_;
+  std::map<const Key*, std::string> names_;
 };
 
 }  // namespace
 
 void take_document(const YamlNode& root, const std::string& place, Settings& settings) {
-  Taker taker([&](Mark mark) { return at(place, mark); }, settings);
+  Taker taker([place](Mark mark) { return at(place, mark); }, Source::configuration, settings);
   for (const YamlNode::Entry& entry : root.entries) taker.take(entry.key, entry.mark, entry.value);
 }
 
@@ -106,8 +123,9 @@ void take_override(const std::string& text, Settings& settings) {
         known ? "write " + name + "=VALUE" : "after the configuration file come settings like training.max_steps=100");
   }
   if (name.empty()) throw Error(2109, place, "there is no key before the =", "write training.max_steps=100");
-  const PlaceOf place_of = [&](Mark) { return std::string(place); };
-  Taker(place_of, settings).take(name, Mark{}, read_override_value(text.substr(equals + 1), place_of));
+  const PlaceOf place_of = [place](Mark) { return place; };
+  Taker(place_of, Source::command_line, settings)
+      .take(name, Mark{}, read_override_value(text.substr(equals + 1), place_of));
 }
 
 }  // namespace trireme::config

@@ -9,9 +9,13 @@
 
 namespace trireme::config {
 
+// tool_file: a file of another tool, which neither of the others may contradict.
+enum class Source : std::uint8_t { configuration, command_line, tool_file };
+
 struct Setting {
   Value value;        // monostate: unset on purpose, or "off" of a key of later work
   std::string place;  // of the key
+  Source source = Source::configuration;
 };
 
 // What holds where no source sets its key, nor one of the others.
@@ -22,14 +26,23 @@ struct SoftSetting {
   bool is_default = false;  // of the program, not of the user
 };
 
+// A key that another tool's table reads (Tier::foreign).
+struct ForeignPart {
+  const Key* key;
+  YamlNode::Entry entry;
+  PlaceOf place_of;
+  Source source;
+};
+
 struct Settings {
   std::map<const Key*, Setting> by_key;
   std::vector<SoftSetting> soft;  // the first of one key holds
+  std::vector<ForeignPart> foreign;
   std::vector<std::string> notices;
 };
 
-// Takes every key of a document. Errors: TR2101 unknown key, TR2103 a key twice (by different names), and those of
-// read_value().
+// Takes every key of a document. Errors: TR2101 unknown key, TR2103 a key twice (by different names with different
+// values), and those of read_value().
 void take_document(const YamlNode& root, const std::string& place, Settings& settings);
 
 // Takes one "key=value" of the command line; also TR2109 where it is not of this form.

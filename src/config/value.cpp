@@ -139,10 +139,11 @@ Value read_choices(const Key& key, const YamlNode& node, const std::string& plac
 
 Value read_texts(const Key& key, const YamlNode& node, const std::string& place) {
   if (node.kind == YamlNode::Kind::block) wrong_type(key, node, place);
+  if (node.kind == YamlNode::Kind::scalar && node.text.empty() && key.optional) return Words();
   const std::vector<YamlNode> one = {node};
   Words words;
   for (const YamlNode& item : node.kind == YamlNode::Kind::list ? node.items : one) {
-    if (item.kind != YamlNode::Kind::scalar) wrong_type(key, item, place);
+    if (item.kind != YamlNode::Kind::scalar || item.text.empty()) wrong_type(key, item, place);
     if (!adds_nothing(key, item)) words.push_back(std::get<std::string>(read_text(key, item, place)));
   }
   return words;
@@ -159,8 +160,8 @@ Value read_typed(const Key& key, const YamlNode& node, const std::string& place)
       if (!value) wrong_type(key, node, place);
       return *value;
     }
-    case Type::integer: check_unquoted(key, node, place); return read_integer(key, node, place);
-    case Type::number: check_unquoted(key, node, place); return read_number(key, node, place);
+    case Type::integer: return read_integer(key, node, place);
+    case Type::number: return read_number(key, node, place);
     case Type::choice: return read_choice(key, node, place);
     case Type::texts:
     case Type::choices: return {};  // above: a list is no scalar
@@ -188,11 +189,13 @@ bool says_off(const Key& key, const YamlNode& node, const std::string& place) {
 }  // namespace
 
 Value read_value(const Key& key, const YamlNode& node, const std::string& place) {
-  if (key.tier == Tier::no_effect) return {};
+  if (key.tier == Tier::no_effect || key.tier == Tier::foreign) return {};
   if (key.tier == Tier::not_yet) {
     if (!says_off(key, node, place)) not_there_yet(key, node, place);
     return {};
   }
+  const bool is_number = key.type == Type::integer || key.type == Type::number;
+  if (key.optional && is_number && node.kind == YamlNode::Kind::scalar && node.text == "None") return {};
   if (node.kind == YamlNode::Kind::null) {
     if (key.optional) return {};
     if (key.type == Type::choices || key.type == Type::texts) return Words();

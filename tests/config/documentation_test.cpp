@@ -42,7 +42,6 @@ TEST(Schema, HasEachNameOnceAndOneWayToAValue) {
       EXPECT_TRUE(names.insert(full_name(key, alias)).second) << full_name(key, alias);
       EXPECT_EQ(find_key(full_name(key, alias)).key, &key);
     }
-    EXPECT_FALSE(is_block(key.name)) << key.name;
     if (key.tier != Tier::supported) continue;
     const int ways =
         (key.required ? 1 : 0) + (key.optional ? 1 : 0) + (key.fallback.empty() ? 0 : 1) + (key.rule.empty() ? 0 : 1);

@@ -105,6 +105,9 @@ Plan random_plan(Random& random) {
     distributed.strategy = Strategy::zero3;
     distributed.offload_optimizer = Offload::cpu;
   }
+  if (!distributed.wrap_classes.empty()) {
+    distributed.wrap_classes.emplace_back(plan.model.family == "gpt2" ? "GPT2Block" : "LlamaDecoderLayer");
+  }
   if (training.cpu_checkpointing) training.gradient_checkpointing = Recompute::full;
   if (training.min_learning_rate > training.learning_rate) {
     std::swap(training.min_learning_rate, training.learning_rate);
