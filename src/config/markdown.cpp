@@ -1,4 +1,6 @@
 // docs/configuration.md, from the schema.
+#include <algorithm>
+
 #include "config/plan.h"
 #include "config/schema.h"
 
@@ -75,10 +77,12 @@ std::string default_cell(const Key& key) {
 }
 
 std::string supported_block(std::string_view block) {
+  const auto is_in_it = [&](const Key& key) { return key.tier == Tier::supported && block_of(key.name) == block; };
+  if (std::none_of(keys().begin(), keys().end(), is_in_it)) return {};
   std::string result = "\n## " + (block.empty() ? std::string("Top of the file") : code(block)) + "\n\n";
   result += "| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
   for (const Key& key : keys()) {
-    if (key.tier != Tier::supported || block_of(key.name) != block) continue;
+    if (!is_in_it(key)) continue;
     result += "| " + code(key.name) + " | " + type_text(key) + " | " + default_cell(key) + " | " + std::string(key.doc);
     if (!key.choices_not_yet.empty()) result += " Not yet: " + code_list(key.choices_not_yet) + ".";
     result += " |\n";
@@ -133,6 +137,16 @@ configuration, but not over the file of another tool. Keys that begin with `fsdp
 | --- | --- |
 )";
 
+constexpr std::string_view kFlat = R"(
+## Flat dictionaries
+
+A file without the blocks `training`, `distributed`, `checkpoint` and `monitor` is a flat dictionary when it has keys of
+them at the top. `model` and `data` are then blocks beside them, or come from the command line. It has these defaults,
+which yield to anything that is set and are named as defaults wherever the plan is printed: batch_size 1, learning_rate
+1e-4, zero_stage 2 (3 with offload_param), fp16 true (bf16 with nonfinite_gradients=stop), gradient_accumulation_steps 1,
+gradient_clipping 1, no offloading, no activation_checkpointing, save_interval 1000, log_interval and steps_per_print 10.
+)";
+
 std::string foreign() {
   std::string result(kForeign);
   for (const Key& key : keys()) {
@@ -156,7 +170,7 @@ std::string schema_as_markdown() {
   std::string result(kIntroduction);
   result += supported_block("");
   for (const std::string_view block : block_names()) result += supported_block(block);
-  return result + synonyms() + not_yet() + no_effect() + foreign() + std::string(kErrors);
+  return result + synonyms() + not_yet() + no_effect() + foreign() + std::string(kFlat) + std::string(kErrors);
 }
 
 }  // namespace trireme::config

@@ -9,6 +9,7 @@
 #include "config/checks.h"
 #include "config/dialects.h"
 #include "config/document.h"
+#include "config/flat.h"
 #include "config/json.h"
 #include "config/merge.h"
 #include "config/schema.h"
@@ -110,6 +111,7 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
   merge.add(from_command_line);
   merge.add(from_file);
   for (const Translation& tool : tools) merge.add(tool.settings());
+  if (is_flat(root)) merge.add(flat_defaults(merge));
   Plan plan{};
   for (const auto& [key, merged] : merge.by_key()) {
     if (key->tier == Tier::supported) set(plan, *key, merged.setting.value, {merged.setting.place, merged.is_default});

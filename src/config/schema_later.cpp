@@ -80,8 +80,31 @@ std::vector<Key> checkpoint_and_monitor_keys() {
       not_yet("checkpoint.async", Type::boolean, {"false"}, "Saving while training goes on.",
               {{"async_save", kMegatron}, {"async_mode", kTitan, {{"disabled", "false"}, {"async", "true"}}}}),
       not_yet("checkpoint.export_huggingface", Type::boolean, {"false"}, "A Hugging Face folder at the end."),
-      not_yet("monitor.profile", Type::any, {"false"}, "A trace of some steps."),
+      not_yet("monitor.profile", Type::any, {"false"}, "A trace of some steps.",
+              {{"profiling", kGuides}, {"training.profiling", kGuides}}),
       not_yet("monitor.prometheus_port", Type::integer, {"0"}, "A port to scrape metrics from."),
+  };
+}
+
+// What is said beside the device that the state is offloaded to, and beside recomputation.
+std::vector<Key> keys_of_sections() {
+  constexpr std::string_view kHostMemory = "host memory is one block that is there from the start",
+                             kCopies = "the schedule says when state is copied";
+  return {
+      not_yet("distributed.offload_optimizer.ratio", Type::number, {"1"}, "A part of the optimizer on the device."),
+      not_yet("distributed.offload_optimizer.nvme_path", Type::path, {}, "State on disk."),
+      not_yet("distributed.offload_param.nvme_path", Type::path, {}, "Parameters on disk."),
+      no_effect("distributed.offload_optimizer.pin_memory", kHostMemory),
+      no_effect("distributed.offload_optimizer.buffer_count", kCopies),
+      no_effect("distributed.offload_optimizer.pipeline_read", kCopies),
+      no_effect("distributed.offload_optimizer.pipeline_write", kCopies),
+      no_effect("distributed.offload_optimizer.fast_init", kHostMemory),
+      no_effect("distributed.offload_param.pin_memory", kHostMemory),
+      no_effect("distributed.offload_param.buffer_count", kCopies),
+      no_effect("distributed.offload_param.buffer_size", kCopies),
+      no_effect("distributed.offload_param.max_in_cpu", kHostMemory),
+      no_effect("training.activation_checkpointing.partition_activations",
+                "activations are divided only by tensor parallelism"),
   };
 }
 
@@ -106,6 +129,15 @@ std::vector<Key> idle_keys() {
                 "steps run on across epochs; only samples that do not fill the last step of the run are left out",
                 {{"training.dataloader_drop_last", kHuggingFace}, {"training.drop_last", kGuides}}),
       no_effect("training.remove_unused_columns", "prepared data has tokens only"),
+      no_effect("fault_tolerance.max_retry_attempts",
+                "a run that failed is not restarted by itself yet: start it again, and it resumes",
+                {{"distributed.max_retry_attempts", kGuides}}),
+      no_effect("monitor.save_logs", "logs and metrics.jsonl are always written", {{"training.save_logs", kGuides}}),
+      no_effect("checkpoint.gather_16bit_weights_on_model_save",
+                "weights are saved whole until sharded checkpoints exist",
+                {{"stage3_gather_16bit_weights_on_model_save", kDeepSpeed},
+                 {"distributed.gather_16bit_weights_on_model_save", kDeepSpeed},
+                 {"training.gather_16bit_weights_on_model_save", kDeepSpeed}}),
       no_effect("checkpoint.save_safetensors", "checkpoints are always safetensors",
                 {{"training.save_safetensors", kHuggingFace}}),
   };
@@ -115,8 +147,8 @@ std::vector<Key> idle_keys() {
 
 std::vector<Key> later_keys() {
   std::vector<Key> rows;
-  for (auto part :
-       {model_and_training_keys(), data_keys(), distributed_keys(), checkpoint_and_monitor_keys(), idle_keys()}) {
+  for (auto part : {model_and_training_keys(), data_keys(), distributed_keys(), checkpoint_and_monitor_keys(),
+                    keys_of_sections(), idle_keys()}) {
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

@@ -30,7 +30,9 @@ std::vector<Key> dtype_keys() {
        .fallback = "fp32",
        .choices = {"fp32", "bf16", "fp16"},
        .value_synonyms = names_of_types(),
-       .aliases = {{"communication_data_type", kDeepSpeed}, {"mixed_precision_reduce", kTitan}},
+       .aliases = {{"communication_data_type", kDeepSpeed},
+                   {"distributed.communication_data_type", kDeepSpeed},
+                   {"mixed_precision_reduce", kTitan}},
        .decides = [](const Plan& plan) { return plan.precision.reduce_dtype != ElementType::fp32; },
        .field = field<&Plan::precision, &PrecisionPlan::reduce_dtype>(),
        .doc = "Each micro-batch's gradient is rounded to this type before it is added, on any number of ranks, and is "

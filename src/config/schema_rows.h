@@ -58,6 +58,7 @@ std::vector<Key> optimizer_keys();         // schema_optimizer.cpp
 std::vector<Key> precision_keys();         // schema_precision.cpp; with
 std::vector<Key> loss_scale_keys();
 std::vector<Key> offload_keys();  // schema_offload.cpp
+std::vector<Key> run_keys();      // schema_run.cpp
 std::vector<Key> later_keys();    // schema_later.cpp
 std::vector<Key> foreign_keys();  // schema_foreign.cpp
 

@@ -111,7 +111,9 @@ std::vector<Key> training_size_keys() {
        .choices = {"none", "selective", "full"},
        .value_synonyms =
            {{"false", "none"}, {"off", "none"}, {"no", "none"}, {"true", "full"}, {"on", "full"}, {"yes", "full"}},
-       .aliases = {{"activation_checkpointing", kGuides}, {"model.gradient_checkpointing", kHuggingFace}},
+       .aliases = {{"activation_checkpointing", kGuides},
+                   {"training.activation_checkpointing.enabled", kGuides},
+                   {"model.gradient_checkpointing", kHuggingFace}},
        .field = field<&Plan::training, &TrainingPlan::gradient_checkpointing>(),
        .doc = "What a block does not keep for its backward but computes again, to the same bits. selective: the wide "
               "rows of the feed-forward network; full: everything but its input."},
@@ -124,7 +126,8 @@ std::vector<Key> training_size_keys() {
       {.name = "training.cpu_checkpointing",
        .type = Type::boolean,
        .fallback = "false",
-       .aliases = {{"distributed.offload_activations", kGuides}},
+       .aliases = {{"distributed.offload_activations", kGuides},
+                   {"training.activation_checkpointing.cpu_checkpointing", kGuides}},
        .field = field<&Plan::training, &TrainingPlan::cpu_checkpointing>(),
        .doc = "With gradient_checkpointing full: the inputs of blocks wait in host memory for their backward."},
       {.name = "training.memory_budget",
@@ -242,7 +245,7 @@ std::vector<Key> strategy_keys() {
        .type = Type::integer,
        .optional = true,
        .range = from(1, 1e15),
-       .aliases = {{"reduce_bucket_size", kDeepSpeed}},
+       .aliases = {{"reduce_bucket_size", kDeepSpeed}, {"reduce_scatter_base_size", kGuides}},
        .field = field<&Plan::distributed, &DistributedPlan::bucket_size>(),
        .doc = "Most elements of a storage group, which is one collective; a parameter of more is a group by itself. "
               "Unset: no bound."},
@@ -250,6 +253,7 @@ std::vector<Key> strategy_keys() {
        .type = Type::integer,
        .optional = true,
        .range = from(1, 1e15),
+       .aliases = {{"allgather_base_size", kGuides}},
        .field = field<&Plan::distributed, &DistributedPlan::allgather_bucket_size>(),
        .doc = "The same by DeepSpeed's other name: a group is gathered and reduced as one, so the smaller governs."},
       {.name = "distributed.persistence_threshold",
@@ -293,98 +297,6 @@ std::vector<Key> strategy_keys() {
        .doc =
            "Communicate beside the computation, and where ranks update slices, or in host memory, run the update into "
            "the next step's forward. false: one after another, for comparison."},
-  };
-}
-
-std::vector<Key> run_keys() {
-  return {
-      {.name = "distributed.timeout_seconds",
-       .type = Type::integer,
-       .fallback = "600",
-       .range = from(1, 604800),
-       .aliases = {{"timeout", kGuides}, {"training.ddp_timeout", kHuggingFace}},
-       .field = field<&Plan::distributed, &DistributedPlan::timeout_seconds>(),
-       .doc = "How long a rank waits for the others before it gives up."},
-      {.name = "distributed.same_host_memory",
-       .type = Type::boolean,
-       .fallback = "true",
-       .field = field<&Plan::distributed, &DistributedPlan::same_host_memory>(),
-       .doc = "Ranks of one machine talk through memory that they share, at most 32 MiB in all, where they can; the "
-              "others, and with false all, through Gloo. The values are the same."},
-      {.name = "checkpoint.save_interval",
-       .type = Type::integer,
-       .fallback = "500",
-       .range = from(0, kMaxSteps),
-       .aliases = {{"save_steps", kHuggingFace},
-                   {"training.save_steps", kHuggingFace},
-                   {"interval", kTitan},
-                   {"training.save_interval", kMegatron}},
-       .field = field<&Plan::checkpoint, &CheckpointPlan::save_interval>(),
-       .doc = "Steps between checkpoints; 0: at the end only."},
-      {.name = "checkpoint.keep",
-       .type = Type::integer,
-       .fallback = "3",
-       .range = from(0, 1e9),
-       .aliases = {{"save_total_limit", kHuggingFace},
-                   {"training.save_total_limit", kHuggingFace},
-                   {"keep_latest_k", kTitan}},
-       .field = field<&Plan::checkpoint, &CheckpointPlan::keep>(),
-       .doc = "How many of the newest checkpoints stay; 0: all."},
-      {.name = "checkpoint.resume",
-       .type = Type::choice,
-       .fallback = "auto",
-       .choices = {"auto", "must", "never"},
-       .aliases = {{"resume_from_checkpoint", kHuggingFace, {{"true", "must"}, {"false", "never"}}},
-                   {"training.resume_from_checkpoint", kHuggingFace, {{"true", "must"}, {"false", "never"}}}},
-       .field = field<&Plan::checkpoint, &CheckpointPlan::resume>(),
-       .doc =
-           "auto: from the newest valid checkpoint in output_dir if there is one; must: an error without one; never: "
-           "from the start."},
-      {.name = "monitor.log_interval",
-       .type = Type::integer,
-       .fallback = "1",
-       .range = from(1, kMaxSteps),
-       .aliases = {{"logging_steps", kHuggingFace},
-                   {"training.logging_steps", kHuggingFace},
-                   {"log_every_n_steps", kLightning},
-                   {"steps_per_print", kDeepSpeed},
-                   {"log_freq", kTitan},
-                   {"training.log_interval", kMegatron}},
-       .field = field<&Plan::monitor, &MonitorPlan::log_interval>(),
-       .doc = "Steps between lines on the console; metrics.jsonl has every step."},
-      {.name = "monitor.wall_clock_breakdown",
-       .type = Type::boolean,
-       .fallback = "false",
-       .field = field<&Plan::monitor, &MonitorPlan::wall_clock_breakdown>(),
-       .doc = "Milliseconds of rank 0 for forward, recompute, backward, step, gather, reduce, copy, for waiting (the "
-              "compute "
-              "lane is in no instruction because it needs a collective) and outside all of these (the loader, and "
-              "whatever else lies between the instructions)."},
-      {.name = "monitor.report_to",
-       .type = Type::choices,
-       .fallback = "none",
-       .choices = {"tensorboard"},
-       .choices_not_yet = {"wandb", "mlflow", "comet_ml", "clearml", "neptune", "azure_ml", "prometheus"},
-       .value_synonyms = {{"none", ""}, {"jsonl", ""}, {"console", ""}, {"all", "tensorboard"}},
-       .aliases = {{"training.report_to", kHuggingFace}},
-       .field = field<&Plan::monitor, &MonitorPlan::report_to>(),
-       .doc = "Receivers beside the console and metrics.jsonl, which always get all; tensorboard: event files in "
-              "`OUTPUT_DIR/tensorboard`."},
-      {.name = "monitor.trace_step",
-       .type = Type::integer,
-       .fallback = "0",
-       .range = from(0, kMaxSteps),
-       .field = field<&Plan::monitor, &MonitorPlan::trace_step>(),
-       .doc = "The step of which each rank R writes its timeline, planned and measured, into "
-              "`OUTPUT_DIR/trace-step-N-rank-R.json`, for chrome://tracing and Perfetto; 0: none."},
-      {.name = "monitor.exposed_communication",
-       .type = Type::integer,
-       .fallback = "0",
-       .range = from(0, 1000),
-       .field = field<&Plan::monitor, &MonitorPlan::exposed_communication>(),
-       .doc = "Before the first step, so many steps with and without their collectives on a model of its own, which is "
-              "thrown away: the difference is what communication costs that nothing hides. Warns (TR2295) where "
-              "communication was to run beside the computing, there is a core for it, and it does not. 0: none."},
   };
 }
 
