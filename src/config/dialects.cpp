@@ -35,6 +35,7 @@ class Reader {
       result.emplace_back(accelerate_dialect());
       result.back().take(read_document(read_configuration(files_.accelerate), files_.accelerate.string()),
                          files_.accelerate.string());
+      name_file_of(result.back());
     }
     Translation deepspeed = read_deepspeed(), fsdp = read_fsdp(result.empty() ? nullptr : &result.front());
     check_switches(!deepspeed.empty());
@@ -75,6 +76,18 @@ class Reader {
                   "name the file in one place");
     }
     file = path;
+  }
+
+  // DeepSpeed's file that accelerate's names, relative to it.
+  void name_file_of(const Translation& accelerate) {
+    const ForeignValue* named = accelerate.find("deepspeed_config.deepspeed_config_file");
+    if (named == nullptr) return;
+    const std::filesystem::path path = files_.accelerate.parent_path() / named->node.text;
+    if (!files_.deepspeed.empty() && files_.deepspeed.lexically_normal() != path.lexically_normal()) {
+      throw Error(2111, named->place, "names " + path.string() + ", but " + files_.deepspeed.string() + " is given too",
+                  "name the file in one place");
+    }
+    files_.deepspeed = path;
   }
 
   void add_block(std::string_view key, Translation& to) const {

@@ -17,7 +17,7 @@ struct FlatDefault {
 // The first of one key that fits holds.
 std::vector<FlatDefault> defaults() {
   return {
-      {"training.micro_batch_size", "1"},
+      {"training.micro_batch_size", "1", {"training.global_batch_size"}},
       {"training.learning_rate", "1e-4"},
       {"training.mixed_precision", "fp16", {"training.param_dtype"}},
       {"training.gradient_accumulation_steps", "1", {"training.global_batch_size"}},

@@ -94,6 +94,7 @@ class Translation {
   [[noreturn]] void refuse(const ForeignValue& from, const std::string& reason, const std::string& remedy) const;
 
   bool empty() const { return given_.empty(); }
+  std::string place() const { return place_of_(Mark{}); }  // of the file's beginning
   const Settings& settings() const { return settings_; }
   const std::vector<Outcome>& outcomes() const { return outcomes_; }  // in the order of the file; rules' ones last
 

@@ -129,6 +129,7 @@ struct LawPlan {
 
 struct DistributedPlan {
   Strategy strategy;
+  std::optional<std::int64_t> num_processes;  // how many ranks the run must have
   // The ranks are dp_replicate sets of dp_shard neighbours. Unset: what the other leaves, or one set.
   std::optional<std::int64_t> dp_replicate, dp_shard;
   WrapPolicy auto_wrap;

@@ -196,6 +196,12 @@ std::vector<Key> strategy_keys() {
            "What each rank keeps as its slice only. ddp, no_shard: nothing; zero1: optimizer state; zero2: gradients "
            "too; zero3, full_shard: parameters too, gathered for the units at work; shard_grad_op: the same, gathered "
            "once a step; hybrid_shard: full_shard among dp_shard ranks, copied over dp_replicate."},
+      {.name = "distributed.num_processes",
+       .type = Type::integer,
+       .optional = true,
+       .range = from(1, 1e6),
+       .field = field<&Plan::distributed, &DistributedPlan::num_processes>(),
+       .doc = "How many ranks the run must have; another number is refused. Unset: any."},
       {.name = "distributed.dp_replicate",
        .type = Type::integer,
        .optional = true,

@@ -150,8 +150,17 @@ Wrapping wrapping_of(const config::DistributedPlan& d) {
           .max_group_elements = d.bucket_size || d.allgather_bucket_size ? bound : 0};
 }
 
+void check_number_of_ranks(const Plan& plan, int world_size) {
+  const std::optional<std::int64_t> wanted = plan.distributed.num_processes;
+  if (!wanted || *wanted == world_size) return;
+  throw Error(2212, place_of(plan, "distributed.num_processes"),
+              "is " + std::to_string(*wanted) + ", but there are " + std::to_string(world_size) + " ranks",
+              "start as many: `trireme launch --nproc-per-node " + std::to_string(*wanted) + "`, or leave it out");
+}
+
 // How many sets of ranks hold all slices.
 int replicas_of(const Plan& plan, int world_size) {
+  check_number_of_ranks(plan, world_size);
   const config::DistributedPlan& d = plan.distributed;
   const bool hybrid = d.strategy == config::Strategy::hybrid_shard;
   if (hybrid && !d.dp_replicate && !d.dp_shard) {

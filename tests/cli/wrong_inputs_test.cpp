@@ -111,6 +111,7 @@ TEST(WrongInputs, OfTheConfiguration) {
   expect_error(c, train(c, {"distributed.strategy=zero2", "distributed.dp_shard=2", "distributed.dp_replicate=2"}),
                {2, {"2 x dp_shard 2 = 4"}});
   expect_error(c, train(c, {"distributed.dp_replicate=2"}), {2, {"dp_replicate", "shards nothing"}});
+  expect_error(c, train(c, {"distributed.num_processes=4"}), {2, {"num_processes", "is 4", "1 ranks"}});
   expect_error(c, train(c, {"distributed.tp=2"}), {2, {"distributed.tp", "not yet"}});
   expect_error(c, train(c, {"training.mixed_precision=fp8"}), {2, {"fp8", "not yet"}});
   expect_error(c, train(c, {"training.micro_batch_size=3"}), {2, {"micro_batch_size", "3", "global_batch_size"}});
