@@ -62,7 +62,7 @@ int output_width() {
 
 int run_plan(Arguments arguments) {
   const PlanCommand command = parse_plan(arguments);
-  const train::RunDescription run = train::describe_run(command.plan, command.ranks, command.rank);
+  const train::RunDescription run = train::describe_run(command.plan, {command.ranks, "--ranks"}, command.rank);
   const train::Prediction prediction = train::predict(run.step, command.rates);
   if (!command.schedule_file.empty()) {
     const schedule::TraceProcess planned{"planned", prediction.timeline};

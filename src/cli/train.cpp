@@ -68,6 +68,11 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
   }
 }
 
+train::Ranks ranks_of(const comm::WorkerEnvironment& environment) {
+  const bool is_alone = environment.world_size == 1 && environment.master_addr.empty() && environment.control_fd < 0;
+  return {environment.world_size, is_alone ? "no launcher" : "WORLD_SIZE"};
+}
+
 int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {
   const TorchLoading meanwhile;
   comm::Membership membership = comm::join(environment, {.timeout_s = plan.distributed.timeout_seconds,
@@ -86,7 +91,7 @@ void check_before_join(const TrainCommand& command, const comm::WorkerEnvironmen
   try {
     failpoint("train.start", environment.rank);
     check_environment(command, environment);
-    train::describe_run(command.plan, environment.world_size);
+    train::describe_run(command.plan, ranks_of(environment));
     log::open_rank_log(command.plan.output_dir / "logs" / ("rank-" + std::to_string(environment.rank) + ".log"),
                        environment.rank != 0);
   } catch (const Error& error) {
@@ -99,7 +104,7 @@ void check_before_join(const TrainCommand& command, const comm::WorkerEnvironmen
 
 bool check_train(Arguments arguments, int world_size) {
   const TrainCommand command = parse_train(arguments);
-  const std::string description = train::describe_run(command.plan, world_size).text;
+  const std::string description = train::describe_run(command.plan, {world_size, "--nproc-per-node"}).text;
   if (command.dry_run) {
     print(description);
     flush_output();
@@ -112,7 +117,7 @@ int run_train(Arguments arguments) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
   if (command.dry_run) {
     check_environment(command, environment);
-    print(train::describe_run(command.plan, environment.world_size).text);
+    print(train::describe_run(command.plan, ranks_of(environment)).text);
     flush_output();
     return 0;
   }

@@ -134,18 +134,12 @@ void check_end(const Plan& plan, const std::string& place, Checker& checker) {
 
 void check_batch(const Plan& plan, Checker& checker) {
   const TrainingPlan& training = plan.training;
-  if (!training.global_batch_size) return;
-  const std::int64_t batch = *training.global_batch_size;
-  checker.require(batch % training.micro_batch_size == 0, {"training.micro_batch_size", "training.global_batch_size"},
-                  "training.micro_batch_size is " + text(training.micro_batch_size) + ", but global_batch_size " +
-                      text(batch) + " is not a multiple of it",
-                  text(batch) + " = micro_batch_size x M needs micro_batch_size " +
-                      divisors_near(batch, training.micro_batch_size));
-  if (checker.is_given("training.gradient_accumulation_steps")) {
-    checker.notice("training.gradient_accumulation_steps",
-                   "training.global_batch_size " + text(batch) + " wins over gradient_accumulation_steps " +
-                       text(training.gradient_accumulation_steps) + ", which follows from the number of ranks");
-  }
+  if (!training.global_batch_size || !training.micro_batch_size) return;
+  const std::int64_t batch = *training.global_batch_size, micro = *training.micro_batch_size;
+  checker.require(batch % micro == 0, {"training.micro_batch_size", "training.global_batch_size"},
+                  "training.micro_batch_size is " + text(micro) + ", but global_batch_size " + text(batch) +
+                      " is not a multiple of it",
+                  text(batch) + " = micro_batch_size x M needs micro_batch_size " + divisors_near(batch, micro));
 }
 
 void check_offload(const Plan& plan, Checker& checker) {

@@ -70,9 +70,8 @@ struct DataPlan {
 struct TrainingPlan {
   std::optional<std::int64_t> max_steps;  // wins over num_epochs, said at start
   std::optional<std::int64_t> num_epochs;
-  std::optional<std::int64_t> global_batch_size;  // M * micro_batch_size
-  std::int64_t micro_batch_size;
-  std::int64_t gradient_accumulation_steps;  // used where global_batch_size is unset
+  // Samples of a step, of a micro-batch, and micro-batches of a rank: what is unset follows (train::batch_of).
+  std::optional<std::int64_t> global_batch_size, micro_batch_size, gradient_accumulation_steps;
   bool reduce_each_micro_batch;
   int compute_threads;
   double learning_rate, min_learning_rate;

@@ -28,11 +28,12 @@ std::vector<Key> training_size_keys() {
        .aliases = {{"train_batch_size", kDeepSpeed}, {"total_batch_size", kGuides}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::global_batch_size>(),
-       .doc = "Samples of a step over all ranks, a multiple of micro_batch_size; unset: micro_batch_size x "
-              "gradient_accumulation_steps x data ranks, fixed at the first start."},
+       .doc = "Samples of a step over all ranks: micro_batch_size x gradient_accumulation_steps x data ranks, where "
+              "two of "
+              "the three give the third; fixed at the first start."},
       {.name = "training.micro_batch_size",
        .type = Type::integer,
-       .fallback = "1",
+       .optional = true,
        .range = from(1, 1 << 20),
        .aliases = {{"per_device_train_batch_size", kHuggingFace},
                    {"per_device_batch_size", kGuides},
@@ -41,17 +42,19 @@ std::vector<Key> training_size_keys() {
                    {"batch_size", kGuides}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::micro_batch_size>(),
-       .doc = "Samples that a rank computes at once (B)."},
+       .doc = "Samples that a rank computes at once (B). Unset: what global_batch_size leaves for it, else 1."},
       {.name = "training.gradient_accumulation_steps",
        .type = Type::integer,
-       .fallback = "1",
+       .optional = true,
        .range = from(1, 1 << 20),
        .aliases = {{"distributed.gradient_accumulation_steps", kGuides},
                    {"accumulate_grad_batches", kLightning},
                    {"grad_accum_steps", kGuides}},
        .decides = [](const Plan& plan) { return !plan.training.global_batch_size; },
        .field = field<&Plan::training, &TrainingPlan::gradient_accumulation_steps>(),
-       .doc = "Micro-batches of a rank in a step, where global_batch_size is unset."},
+       .doc =
+           "Micro-batches of a rank in a step. Unset: what global_batch_size leaves for it, also a last round that not "
+           "all ranks share; else 1."},
       {.name = "training.reduce_each_micro_batch",
        .type = Type::boolean,
        .fallback = "false",

@@ -58,9 +58,9 @@ std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan, co
   return std::make_unique<data::Dataset>(plan.data.path, plan.data.eval_split, options);
 }
 
-data::LoaderOptions loader_options(const config::Plan& plan, const MicroBatchSplit& split, int data_rank) {
-  return {.micro_batch_size = plan.training.micro_batch_size,
-          .split = split,
+data::LoaderOptions loader_options(const config::Plan& plan, const engine::EngineOptions& engine, int data_rank) {
+  return {.micro_batch_size = engine.micro_batch.batch,
+          .split = engine.split,
           .data_rank = data_rank,
           .num_workers = plan.data.num_workers,
           .prefetch = plan.data.prefetch_factor};

@@ -7,6 +7,7 @@
 #include "config/plan.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "engine/engine.h"
 
 namespace trireme::train {
 
@@ -19,7 +20,7 @@ data::Dataset open_training_data(const config::Plan& plan);
 std::unique_ptr<data::Dataset> open_evaluation_data(const config::Plan& plan, const data::Dataset& training);
 
 // How this rank's batches are made.
-data::LoaderOptions loader_options(const config::Plan& plan, const MicroBatchSplit& split, int data_rank);
+data::LoaderOptions loader_options(const config::Plan& plan, const engine::EngineOptions& engine, int data_rank);
 
 // What a person should know before the start: how many documents are cut.
 std::vector<std::string> notices_of(const data::Dataset& dataset);

@@ -33,7 +33,7 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
 engine::StepPlan plan_with_loader(const config::Plan& plan, const Chain& chain, const ResolvedRun& run, int rank) {
   engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
   step.memory_by_owner["loader"] =
-      data::loader_bytes(loader_options(plan, run.engine.split, rank), plan.data.sequence_length);
+      data::loader_bytes(loader_options(plan, run.engine, rank), plan.data.sequence_length);
   return step;
 }
 
@@ -48,20 +48,21 @@ std::string describe_groups(const std::vector<StorageGroup>& groups) {
 
 }  // namespace
 
-RunDescription describe_run(const config::Plan& given, int world_size, int rank) {
+RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int rank) {
+  const int world_size = ranks.count;
   config::Plan plan = given;
   kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);
   open_evaluation_data(plan, dataset);
-  ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
+  ResolvedRun run = resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, ranks, std::nullopt,
                             source ? &source->config.model : nullptr);
   if (source) check_tokenizer(*source, dataset, run.notices);
   const Chain chain = make_training_chain(run, run.notices);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
   engine::StepPlan step = plan_with_loader(plan, chain, run, rank);
   check_memory_budget(plan, world_size, step.bytes(), [&](const config::Plan& changed) {
-    ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, world_size, std::nullopt,
+    ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, ranks, std::nullopt,
                                 source ? &source->config.model : nullptr);
     const Chain other_chain = make_training_chain(other, other.notices);
     return plan_with_loader(changed, other_chain, other, 0).bytes();
@@ -77,7 +78,7 @@ RunDescription describe_run(const config::Plan& given, int world_size, int rank)
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),
                       plan.data.sequence_length, dataset.vocabulary());
   text += fmt::format("batch              {} samples = micro_batch_size {} x {} micro-batches over {} rank{}\n",
-                      run.global_batch_size, plan.training.micro_batch_size, run.engine.split.num_micro_batches,
+                      run.global_batch_size, run.engine.micro_batch.batch, run.engine.split.num_micro_batches,
                       world_size, world_size == 1 ? "" : "s");
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);

@@ -4,6 +4,7 @@
 
 #include "config/plan.h"
 #include "engine/engine.h"
+#include "train/batch.h"
 
 namespace trireme::train {
 
@@ -13,8 +14,8 @@ struct RunDescription {
   engine::StepPlan step;  // of the rank that was asked for
 };
 
-// Opens the data's manifest, resolves the plan for world_size ranks, builds, lowers and verifies the schedule of every
+// Opens the data's manifest, resolves the plan for so many ranks, builds, lowers and verifies the schedule of every
 // rank. Throws what a start would throw.
-RunDescription describe_run(const config::Plan& plan, int world_size, int rank = 0);
+RunDescription describe_run(const config::Plan& plan, const Ranks& ranks, int rank = 0);
 
 }  // namespace trireme::train

@@ -16,35 +16,6 @@ std::string place_of(const Plan& plan, const std::string& key) {
   return origin == plan.origins.end() ? key : origin->second.place + ": " + key;
 }
 
-std::int64_t micro_batches_of(const Plan& plan, int world_size, const std::optional<ResumeFacts>& resume,
-                              std::vector<std::string>& notices) {
-  const std::int64_t micro = plan.training.micro_batch_size;
-  const std::optional<std::int64_t> wanted = plan.training.global_batch_size;
-  if (!resume) return wanted ? *wanted / micro : plan.training.gradient_accumulation_steps * world_size;
-
-  const std::int64_t saved = resume->num_micro_batches * resume->micro_batch_size;
-  if (wanted && *wanted != saved) {
-    throw Error(2221, place_of(plan, "training.global_batch_size"),
-                "is " + std::to_string(*wanted) + ", but the checkpoint to resume from was made with " +
-                    std::to_string(saved) + " (" + std::to_string(resume->num_micro_batches) + " micro-batches of " +
-                    std::to_string(resume->micro_batch_size) + ")",
-                "a run keeps its global batch: set it to " + std::to_string(saved) +
-                    ", or start anew with checkpoint.resume=never");
-  }
-  if (saved % micro != 0) {
-    throw Error(2222, place_of(plan, "training.micro_batch_size"),
-                "is " + std::to_string(micro) + ", which does not divide the checkpoint's global batch of " +
-                    std::to_string(saved),
-                "use " + std::to_string(resume->micro_batch_size) + " as before, or another divisor");
-  }
-  if (micro != resume->micro_batch_size) {
-    notices.push_back("micro_batch_size was " + std::to_string(resume->micro_batch_size) + " and is now " +
-                      std::to_string(micro) +
-                      ": the run goes on with the same global batch, but not with the same bits");
-  }
-  return saved / micro;
-}
-
 std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const DataFacts& data,
                             std::vector<std::string>& notices) {
   const auto batch = static_cast<std::uint64_t>(global_batch);
@@ -265,31 +236,21 @@ DType compute_dtype_of(config::MixedPrecision precision) {
 
 }  // namespace
 
-ResolvedRun resolve(const Plan& plan, const DataFacts& data, int world_size, const std::optional<ResumeFacts>& resume,
-                    const ModelConfig* model) {
+ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
+                    const std::optional<ResumeFacts>& resume, const ModelConfig* model) {
   TRIREME_CHECK((model != nullptr) == !plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
   run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);
   run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;
-  const std::int64_t micro = plan.training.micro_batch_size;
-  const std::int64_t micro_batches = micro_batches_of(plan, world_size, resume, run.notices);
-  if (world_size > micro_batches) {
-    const std::int64_t global = micro_batches * micro;
-    throw Error(2210, place_of(plan, "training.micro_batch_size"),
-                "global batch " + std::to_string(global) + " = micro_batch_size " + std::to_string(micro) + " x " +
-                    std::to_string(micro_batches) + " micro-batches: too few for " + std::to_string(world_size) +
-                    " ranks",
-                "start at most " + std::to_string(micro_batches) + " ranks, or use a global_batch_size of at least " +
-                    std::to_string(micro * world_size) + ", or a micro_batch_size of at most " +
-                    std::to_string(std::max<std::int64_t>(1, global / world_size)));
-  }
-  run.global_batch_size = micro_batches * micro;
+  const BatchSizes batch = batch_of(plan, ranks, resume, run.notices);
+  const int world_size = ranks.count;
+  run.global_batch_size = batch.global_size();
   run.tokens_per_step = run.global_batch_size * plan.data.sequence_length;
   run.total_steps = total_steps_of(plan, run.global_batch_size, data, run.notices);
-  run.engine = {.micro_batch = {micro, plan.data.sequence_length},
-                .split = {static_cast<int>(micro_batches), world_size},
+  run.engine = {.micro_batch = {batch.micro_batch_size, plan.data.sequence_length},
+                .split = {static_cast<int>(batch.num_micro_batches), world_size},
                 .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,
                 .wrapping = wrapping_of(plan.distributed),
                 .sharding = sharding_of(plan.distributed.strategy),

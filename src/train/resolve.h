@@ -9,18 +9,13 @@
 #include "engine/engine.h"
 #include "models/model.h"
 #include "optim/law.h"
+#include "train/batch.h"
 
 namespace trireme::train {
 
 struct DataFacts {
   std::int64_t vocabulary = 0;
   std::uint64_t num_samples = 0;  // of the train split
-};
-
-// What a checkpoint says: its global batch wins over the plan's accumulation, its optimizer must be the plan's.
-struct ResumeFacts {
-  std::int64_t num_micro_batches = 0, micro_batch_size = 0;
-  std::string optimizer = "adamw";  // optim::Optimizer::name
 };
 
 struct ResolvedRun {
@@ -36,12 +31,11 @@ struct ResolvedRun {
   std::vector<std::string> notices;
 };
 
-// Throws Error TR22xx for what cannot be: batch arithmetic with all factors and the nearest valid values, more ranks
-// than micro-batches, another optimizer than the checkpoint's, replicas and slices that do not make up the ranks, a
-// vocabulary below the tokenizer's, less than one step of data.
+// Throws Error TR22xx for what cannot be: batches as batch_of(), another optimizer than the checkpoint's, replicas and
+// slices that do not make up the ranks, a vocabulary below the tokenizer's, less than one step of data.
 //
 // model: of the folder of model.path, else the plan's sizes are the model's.
-ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, int world_size,
+ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, const Ranks& ranks,
                     const std::optional<ResumeFacts>& resume = std::nullopt, const ModelConfig* model = nullptr);
 
 }  // namespace trireme::train

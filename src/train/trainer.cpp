@@ -91,8 +91,8 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
     engine_->state().initialize(plan_.training.seed);
   }
   engine_->refresh_weights();
-  loader_ = std::make_unique<data::Loader>(train_data_, sample_order(),
-                                           loader_options(plan_, run_.engine.split, comm_.rank()));
+  loader_ =
+      std::make_unique<data::Loader>(train_data_, sample_order(), loader_options(plan_, run_.engine, comm_.rank()));
   loader_->seek(position_);
   held_out_ = open_evaluation_data(plan_, train_data_);
 }
@@ -101,7 +101,7 @@ Trainer::~Trainer() = default;
 
 // On the batches of the first step.
 Overlap Trainer::measure_overlap_of_run() {
-  data::LoaderOptions options = loader_options(plan_, run_.engine.split, comm_.rank());
+  data::LoaderOptions options = loader_options(plan_, run_.engine, comm_.rank());
   options.num_workers = 0;
   const data::StepBatches batches = data::Loader(train_data_, sample_order(), options).next();
   return measure_overlap(chain_, run_.engine, comm_, batches.rounds, plan_.monitor.exposed_communication);

@@ -137,7 +137,7 @@ checkpoint::Manifest Trainer::manifest() const {
   manifest.tokenizer_digest = train_data_.tokenizer_digest();
   manifest.data_position = position_;
   manifest.num_micro_batches = run_.engine.split.num_micro_batches;
-  manifest.micro_batch_size = plan_.training.micro_batch_size;
+  manifest.micro_batch_size = run_.engine.micro_batch.batch;
   manifest.compute_threads = plan_.training.compute_threads;
   manifest.optimizer = optim::optimizer_of(run_.engine.optimizer).name;
   manifest.kernel_level = kernels::to_string(kernels::level());

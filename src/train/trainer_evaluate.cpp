@@ -49,12 +49,12 @@ void Trainer::evaluate() {
   const std::uint64_t whole = held_out_->num_samples();
   const std::uint64_t wanted = std::min(
       whole, static_cast<std::uint64_t>(plan_.training.eval_samples.value_or(static_cast<std::int64_t>(whole))));
-  const auto batch_size = static_cast<std::uint64_t>(plan_.training.micro_batch_size);
+  const auto batch_size = static_cast<std::uint64_t>(run_.engine.micro_batch.batch);
   const std::uint64_t num_batches = (wanted + batch_size - 1) / batch_size;
   const auto ranks = static_cast<std::uint64_t>(comm_.world_size());
   const std::uint64_t rounds = (num_batches + ranks - 1) / ranks;
 
-  EvaluationBatch memory(plan_.training.micro_batch_size, plan_.data.sequence_length);
+  EvaluationBatch memory(run_.engine.micro_batch.batch, plan_.data.sequence_length);
   std::vector<BatchLoss> own(rounds);
   for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::uint64_t batch = round * ranks + static_cast<std::uint64_t>(comm_.rank());

@@ -187,8 +187,6 @@ TEST(Plans, KeysWithoutEffectAreNamed) {
 
 TEST(Plans, IdleKeysAreNamed) {
   EXPECT_TRUE(has_notice(plan_of(kSmall + "  num_epochs: 3\n"), "max_steps 10 wins over num_epochs 3"));
-  EXPECT_TRUE(has_notice(plan_of(kSmall + "  global_batch_size: 8\n  gradient_accumulation_steps: 4\n"),
-                         "wins over gradient_accumulation_steps 4"));
 }
 
 TEST(Plans, ExplainShowsEveryValueAndItsOrigin) {

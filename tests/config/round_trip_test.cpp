@@ -89,7 +89,7 @@ Plan random_plan(Random& random) {
   if (!training.max_steps && !training.num_epochs) training.num_epochs = 1;
   if (training.max_steps) training.warmup_steps = pick(random, 0, *training.max_steps);
   training.micro_batch_size = pick(random, 1, 1000);
-  if (training.global_batch_size) training.global_batch_size = training.micro_batch_size * pick(random, 1, 1000000);
+  if (training.global_batch_size) training.global_batch_size = *training.micro_batch_size * pick(random, 1, 1000000);
   if (training.momentum == 0) training.nesterov = false;
   if (!plan.law.cycle_min_learning_rate && training.lr_scheduler == LearningRateLaw::one_cycle) {
     plan.law.cycle_min_learning_rate = 0;
