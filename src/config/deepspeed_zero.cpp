@@ -174,7 +174,9 @@ void read_offload(Translation& file, std::string_view name, std::string_view key
 void read_prefetch(Translation& file) {
   const ForeignValue* size = file.find("zero_optimization.stage3_prefetch_bucket_size");
   if (size == nullptr) return;
-  if (parse_integer(size->node.text) == 0) return file.set("distributed.gather_ahead", *size, "0");
+  const std::int64_t elements = parse_integer(size->node.text).value_or(0);
+  if (elements < 0) throw Error(2105, size->place, size->name + " is " + size->node.text, "it takes an integer from 0");
+  if (elements == 0) return file.set("distributed.gather_ahead", *size, "0");
   file.set_softly("distributed.gather_ahead", *size, "1");
 }
 

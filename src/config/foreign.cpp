@@ -42,7 +42,8 @@ bool is_auto(const YamlNode& node) {
 
 void check_type(const ForeignKey& row, const YamlNode& node, const std::string& place) {
   if (row.type == Type::any || node.kind == YamlNode::Kind::null) return;
-  const Key as_key{.name = row.name, .type = row.type, .optional = true};
+  Key as_key{.name = row.name, .type = row.type, .optional = true};
+  if (row.fate == Fate::no_effect) as_key.range.low = 0;  // sizes and counts
   read_value(as_key, node, place);
 }
 
