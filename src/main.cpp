@@ -23,7 +23,7 @@ constexpr Command kCommands[] = {
     {"generate", "write text with a trained model", trireme::cli::run_generate},
     {"data", "prepare token shards from text; show samples", trireme::cli::run_data},
     {"convert", "Hugging Face folders in and out", trireme::cli::run_convert},
-    {"config", "documentation of every configuration key", trireme::cli::run_config},
+    {"config", "documentation and schema of every key; compare configurations", trireme::cli::run_config},
     {"bench", "measure this machine, for `plan`", trireme::cli::run_bench},
     {"verify", "check a checkpoint", nullptr},
     {"setup", "write configuration files and launch scripts", nullptr},

@@ -19,6 +19,15 @@ The whole configuration is read and checked before any process starts. `trireme 
 its value and where it came from; `config.resolved.yaml` in the output folder has the same values and can be given to
 `trireme train` again.
 
+`trireme config diff A.yaml B.yaml` prints every key whose value differs between two configurations, with both values and
+where they came from, and exits with 1 where one does. `trireme config schema` prints a JSON Schema (draft 2020-12) with
+which editors complete and check a configuration while it is written; for those that use yaml-language-server:
+
+    trireme config schema > trireme.schema.json
+    # yaml-language-server: $schema=trireme.schema.json       as the first line of the configuration
+
+The schema knows single keys; what fits together only `--dry-run` says.
+
 ## Rules
 
 - A key stands in its block (`training:`, indented `max_steps: 200`) or is written with dots (`training.max_steps`).
