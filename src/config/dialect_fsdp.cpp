@@ -310,9 +310,9 @@ void read_prefetch(Translation& file) {
 void read_precision(Translation& file) {
   const ForeignValue* mixed = file.find("fsdp_mixed_precision");
   const std::string word = mixed == nullptr ? "" : word_of(*mixed);
-  const std::optional<bool> is_on = mixed == nullptr ? std::nullopt : parse_bool(word);
+  const bool says_true = parse_bool(word) == true, says_false = parse_bool(word) == false;
   const bool is_full = word == "full" || word == "fp32" || word == "float32";
-  const bool is_off = is_full || is_on == false;
+  const bool is_off = is_full || says_false;
   const ForeignValue* param = file.find("fsdp_param_dtype");
   const ForeignValue* reduce = file.find("fsdp_reduce_dtype");
   if (param != nullptr && !is_off) file.set("training.param_dtype", *param, param->node);
@@ -321,8 +321,8 @@ void read_precision(Translation& file) {
     if (dtype != nullptr && is_off) file.has_no_effect(*dtype, "fsdp_mixed_precision is " + word);
   }
   if (mixed == nullptr) return;
-  if (is_on == false) return file.sets_nothing(*mixed);
-  if (!is_on) return file.set("training.mixed_precision", *mixed, is_full ? "no" : word);
+  if (says_false) return file.sets_nothing(*mixed);
+  if (!says_true) return file.set("training.mixed_precision", *mixed, is_full ? "no" : word);
   if (param != nullptr) return file.sets_nothing(*mixed);
   file.set_softly("training.mixed_precision", *mixed, "bf16", {"training.param_dtype"});
   file.notice(*mixed, "names no type: bf16, unless training.mixed_precision is set");
