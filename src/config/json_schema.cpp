@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "config/schema.h"
 #include "config/value.h"
@@ -129,6 +131,7 @@ Json schema_of(const Key& key) {
   if (key.tier == Tier::no_effect) {
     return {{"description", "Has no effect here: " + std::string(key.doc)}, {"deprecated", true}};
   }
+  if (key.tier == Tier::foreign) return {{"description", std::string(key.doc)}};  // its table reads the value
   const bool is_later = key.tier == Tier::not_yet;
   Json schema = is_later ? later_schema(key) : typed_schema(key);
   const bool takes_null = !is_later && (key.optional || key.type == Type::choices || key.type == Type::texts);
@@ -158,34 +161,65 @@ Json schema_of_alias(const Key& key, const Alias& alias) {
   return schema;
 }
 
-Json object_of(Json properties) {
-  return {{"type", Json::array({"object", "null"})},
-          {"additionalProperties", false},
-          {"properties", std::move(properties)}};
+// Keys by the parts of their names; a key may be a block too, as distributed.offload_optimizer.
+struct Block {
+  Json schema;  // of the key of this name; null: none
+  std::map<std::string, Block, std::less<>> entries;
+};
+
+void place(Block& block, std::string_view name, const Json& schema) {
+  const std::size_t dot = name.find('.');
+  Block& entry = block.entries[std::string(name.substr(0, dot))];
+  if (dot == std::string_view::npos) {
+    entry.schema = schema;
+  } else {
+    place(entry, name.substr(dot + 1), schema);
+  }
+}
+
+const Block& entry_of(const Block& block, std::string_view name) {
+  const std::size_t dot = name.find('.');
+  const Block& entry = block.entries.find(name.substr(0, dot))->second;
+  return dot == std::string_view::npos ? entry : entry_of(entry, name.substr(dot + 1));
+}
+
+Json schema_of(const Block& block) {
+  if (block.entries.empty()) return block.schema;
+  Json properties = Json::object();
+  for (const auto& [name, entry] : block.entries) properties[name] = schema_of(entry);
+  Json object = {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(properties)}};
+  if (!block.schema.is_null()) return {{"anyOf", Json::array({block.schema, object})}};
+  object["type"] = Json::array({"object", "null"});
+  return object;
 }
 
 }  // namespace
 
 std::string schema_as_json() {
-  Json definitions = Json::object(), top = Json::object();
-  std::map<std::string, Json> blocks;
-  const auto place = [&](const std::string& name, const Json& schema) {
-    top[name] = schema;
-    const std::string block(block_of(name));
-    if (!block.empty()) blocks[block][name.substr(block.size() + 1)] = schema;
+  Json definitions = Json::object();
+  Block root;
+  std::vector<std::pair<std::string, const Key*>> names;
+  const auto add = [&](const Key& key, const std::string& name, const Json& schema) {
+    place(root, name, schema);
+    names.emplace_back(name, &key);
   };
   for (const Key& key : keys()) {
     definitions[std::string(key.name)] = schema_of(key);
-    place(std::string(key.name), {{"$ref", reference(key)}});
-    for (const Alias& alias : key.aliases) place(full_name(key, alias), schema_of_alias(key, alias));
+    add(key, std::string(key.name), {{"$ref", reference(key)}});
+    for (const Alias& alias : key.aliases) add(key, full_name(key, alias), schema_of_alias(key, alias));
   }
-  for (const auto& [name, properties] : blocks) top[name] = object_of(properties);
-  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                 {"title", "Configuration of trireme"},
-                 {"type", "object"},
-                 {"additionalProperties", false},
-                 {"properties", top},
-                 {"$defs", definitions}};
+  Json top = schema_of(root)["properties"];
+  for (const auto& [name, key] : names) {
+    const std::string leaf(leaf_of(name));
+    top[name] = schema_of(entry_of(root, name));
+    if (find_key(leaf).key == key) top[leaf] = top[name];
+  }
+  const Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                       {"title", "Configuration of trireme"},
+                       {"type", "object"},
+                       {"additionalProperties", false},
+                       {"properties", top},
+                       {"$defs", definitions}};
   return schema.dump(1) + "\n";
 }
 

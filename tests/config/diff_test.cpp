@@ -12,7 +12,8 @@ std::vector<std::string> changed(const Plan& a, const Plan& b) {
 }
 
 TEST(Diff, OfTwoSpellingsOfOneConfigurationIsEmpty) {
-  const Plan a = plan_of(kSmall, {"training.learning_rate=1e-4", "distributed.strategy=zero3"});
+  const Plan a =
+      plan_of(kSmall, {"training.learning_rate=1e-4", "training.batch_size=1", "distributed.strategy=zero3"});
   const Plan b = parse_plan(kSmall + "  lr: 0.0001\n  train_micro_batch_size_per_gpu: 1\n", "other.yaml",
                             Overrides{"distributed.strategy=ZeRO3"});
   EXPECT_EQ(changed(a, b), std::vector<std::string>()) << "another name of the file, other names of keys";
