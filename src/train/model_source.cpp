@@ -116,7 +116,8 @@ FoundCheckpoint find_checkpoint(const fs::path& where) {
 }
 
 config::Plan plan_of_checkpoint(const FoundCheckpoint& found, const checkpoint::Manifest& manifest) {
-  return config::parse_plan(manifest.plan_yaml, found.folder.string() + "/manifest.json", {});
+  // Not named as JSON: the manifest holds it as YAML text.
+  return config::parse_plan(manifest.plan_yaml, found.folder.string() + "/manifest.json: plan", {});
 }
 
 ModelConfig model_of_checkpoint(const FoundCheckpoint& found, const checkpoint::Manifest& manifest,
