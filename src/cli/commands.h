@@ -19,6 +19,7 @@ int run_data(Arguments arguments);      // data.cpp: prepare, show
 int run_convert(Arguments arguments);   // convert.cpp
 int run_plan(Arguments arguments);      // plan.cpp
 int run_config(Arguments arguments);    // config.cpp: docs, schema, diff
+int run_setup(Arguments arguments);     // setup.cpp: deepspeed, fsdp
 int run_bench(Arguments arguments);     // bench.cpp
 
 }  // namespace trireme::cli
