@@ -26,7 +26,8 @@ which editors complete and check a configuration while it is written; for those 
     trireme config schema > trireme.schema.json
     # yaml-language-server: $schema=trireme.schema.json       as the first line of the configuration
 
-The schema knows single keys; what fits together only `--dry-run` says.
+The schema knows single keys; what fits together only `--dry-run` says. `trireme setup deepspeed` and `trireme setup fsdp`
+write such tools' files; [coming-from.md](coming-from.md) says what stands for their commands and keys here.
 
 ## Rules
 
