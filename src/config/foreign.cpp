@@ -257,12 +257,14 @@ void Translation::take_value(ForeignValue value) {
 
 void Translation::fail_unknown(const std::string& name, const std::string& place) const {
   std::vector<std::string> known;
+  const auto add = [&](std::string_view spelling) {
+    known.emplace_back(spelling);
+    const bool may_be_shorter = !dialect_.prefix.empty() && spelling.starts_with(dialect_.prefix);
+    if (may_be_shorter) known.emplace_back(spelling.substr(dialect_.prefix.size()));
+  };
   for (const ForeignKey& row : dialect_.keys) {
-    known.emplace_back(row.name);
-    for (const std::string_view spelling : row.names) known.emplace_back(spelling);
-    if (row.name.starts_with(dialect_.prefix) && !dialect_.prefix.empty()) {
-      known.emplace_back(row.name.substr(dialect_.prefix.size()));
-    }
+    add(row.name);
+    for (const std::string_view spelling : row.names) add(spelling);
   }
   std::vector<std::string> near = nearest(name, known);
   const auto add_same_leaf = [&](std::string_view leaf) {

@@ -1,35 +1,10 @@
 // Every slip of one letter in a known key is an error that names the key.
-#include <set>
-
 #include "config/schema.h"
 #include "config/suggest.h"
-#include "helpers.h"
+#include "misspellings.h"
 
 namespace trireme::config {
 namespace {
-
-// Deletions, swaps of neighbours, replacements and insertions at each place of the word.
-std::set<std::string> misspellings(const std::string& word) {
-  std::set<std::string> result;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    std::string deleted = word;
-    result.insert(deleted.erase(i, 1));
-    for (const char letter : {'e', 'x', '_', 's'}) {
-      std::string replaced = word, inserted = word;
-      replaced[i] = letter;
-      result.insert(replaced);
-      result.insert(inserted.insert(i, 1, letter));
-    }
-    if (i + 1 < word.size()) {
-      std::string swapped = word;
-      std::swap(swapped[i], swapped[i + 1]);
-      result.insert(swapped);
-    }
-  }
-  result.erase(word);
-  result.erase("");
-  return result;
-}
 
 std::string in_block(const std::string& block, const std::string& separator, const std::string& rest) {
   return block.empty() ? rest : block + separator + rest;
