@@ -302,6 +302,9 @@ TEST(FsdpKeys, TheCommandLineWinsOverTheConfigurationButNotOverAFile) {
   EXPECT_EQ(plan_of(kSmall + block, {"distributed.fsdp_sharding_strategy=2"}).distributed.strategy,
             Strategy::shard_grad_op);
   EXPECT_EQ(plan_of(kSmall + block, {"distributed.strategy=ddp"}).distributed.strategy, Strategy::ddp);
+  EXPECT_EQ(
+      plan_of(kSmall + "distributed: {strategy: ddp}\n", {"distributed.fsdp_sharding_strategy=2"}).distributed.strategy,
+      Strategy::shard_grad_op);
   EXPECT_EQ(plan_of(kSmall, {"distributed.use_fsdp=true"}).distributed.strategy, Strategy::full_shard);
   EXPECT_EQ(error_of(kSmall + "distributed: {fsdp_sharding_strategy: FULL_SHARD, strategy: ddp}\n")->code(), 2111);
   EXPECT_EQ(fsdp_error(R"({"sharding_strategy": 1})", "", {"distributed.fsdp_sharding_strategy=2"})->code(), 2103);
