@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "config/diff.h"
 #include "config/document.h"
+#include "config/explain_file.h"
 #include "config/json_schema.h"
 #include "config/plan.h"
 
@@ -31,6 +32,11 @@ int print_differences(Arguments files) {
   return found.empty() ? 0 : 1;
 }
 
+int print_explanation(Arguments files) {
+  print(config::explain_file(config::read_configuration(files[0]), files[0]));
+  return 0;
+}
+
 struct Action {
   const char* name;
   std::size_t num_arguments;
@@ -43,6 +49,9 @@ constexpr Action kActions[] = {
     {"docs", 0, "", "print every key of a configuration with its type, default and meaning, as Markdown", print_docs},
     {"schema", 0, "", "print a JSON Schema of configurations, with which editors complete and check them",
      print_schema},
+    {"explain", 1, " FILE",
+     "print key by key what becomes of a configuration, or of a file of DeepSpeed, FSDP or accelerate",
+     print_explanation},
     {"diff", 2, " A B",
      "print every key whose value differs between two configurations; exits with 0 if none does, "
      "with 1 if some do",

@@ -197,4 +197,14 @@ std::string shown(std::string_view text) {
   return plain ? result : "\"" + result + "\"";
 }
 
+std::string shown_value(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::null: return "null";
+    case YamlNode::Kind::scalar: return shown(node.text);
+    case YamlNode::Kind::list: return "a list of " + std::to_string(node.items.size());
+    case YamlNode::Kind::block: return "a block";
+  }
+  return {};
+}
+
 }  // namespace trireme::config

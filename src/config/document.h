@@ -51,5 +51,6 @@ std::string at(const std::string& place, Mark mark);
 
 // For messages: in quotes where it is needed, control characters escaped, shortened.
 std::string shown(std::string_view text);
+std::string shown_value(const YamlNode& node);  // a list or a block by its kind
 
 }  // namespace trireme::config

@@ -9,16 +9,6 @@
 namespace trireme::config {
 namespace {
 
-std::string shown_value(const YamlNode& node) {
-  switch (node.kind) {
-    case YamlNode::Kind::null: return "null";
-    case YamlNode::Kind::scalar: return shown(node.text);
-    case YamlNode::Kind::list: return "a list of " + std::to_string(node.items.size());
-    case YamlNode::Kind::block: return "a block";
-  }
-  return {};
-}
-
 bool says_off(const ForeignKey& row, const YamlNode& node) {
   if (row.off_alone && node.kind == YamlNode::Kind::scalar) {
     return std::find(row.off.begin(), row.off.end(), folded(node.text)) != row.off.end();

@@ -15,11 +15,6 @@
 
 namespace trireme::config {
 
-// sets: a key of ours. mapped: the same, with a notice, for an old name or another meaning. no_effect: a notice.
-// refused: an error, unless its value says "off": then a notice.
-enum class Fate : std::uint8_t { sets, mapped, no_effect, refused };
-std::string_view to_string(Fate fate);
-
 struct ForeignKey {
   // With dots from the root of its file: "zero_optimization.stage". A key that may be a value or a section has both
   // rows: "offload", "offload.device".
@@ -42,13 +37,6 @@ struct Dialect {
   std::function<void(Translation&)> rules;
   bool underscore_is_comment = false;  // keys that begin with _
   std::string_view prefix = {};        // that names at the root have in the table, and may lack in the file
-};
-
-// What became of one key of a file.
-struct Outcome {
-  std::string name, value, place;
-  Fate fate = Fate::sets;
-  std::string becomes;  // "distributed.strategy = zero2", or the reason
 };
 
 // One key that the file gives.
@@ -77,7 +65,8 @@ class Translation {
 
   // none: not given, null, or "auto", which leaves the value to our keys.
   const ForeignValue* find(std::string_view name) const;
-  bool gives(std::string_view name) const { return given_.contains(name); }  // also null and "auto"
+  bool knows(std::string_view name) const { return row_of(name) != nullptr || is_block(name); }  // of its table
+  bool gives(std::string_view name) const { return given_.contains(name); }                      // also null and "auto"
   // The keys given in a block: "optimizer.params".
   std::vector<const ForeignValue*> in_block(std::string_view block) const;
 

@@ -81,11 +81,20 @@ class Taker {
       const std::string tool = match.alias == nullptr ? "" : " (" + std::string(match.alias->tool) + ")";
       settings_.notices.push_back(key_place + ": " + name + tool + " is read as " + std::string(key.name));
     }
-    if (translated.sets_nothing) return;
+    const Fate fate = key.tier == Tier::no_effect      ? Fate::no_effect
+                      : key.tier == Tier::not_yet      ? Fate::refused
+                      : match.alias || match.is_lifted ? Fate::mapped
+                                                       : Fate::sets;
+    Outcome outcome{name, shown_value(value), key_place, fate, "sets nothing"};
+    if (translated.sets_nothing) return settings_.outcomes.push_back(std::move(outcome));
     Setting setting{read_value(key, translated.node, value_place), key_place, source_};
     if (key.tier == Tier::no_effect) {
       settings_.notices.push_back(key_place + ": " + name + " has no effect: " + std::string(key.doc));
     }
+    outcome.becomes = key.tier == Tier::no_effect ? std::string(key.doc)
+                      : key.tier == Tier::not_yet ? "off"
+                                                  : std::string(key.name) + " = " + to_text(setting.value);
+    settings_.outcomes.push_back(std::move(outcome));
     add(key, name, setting);
   }
 

@@ -34,11 +34,24 @@ struct ForeignPart {
   Source source;
 };
 
+// sets: a key of ours. mapped: the same, with a notice, for an old name or another meaning. no_effect: a notice.
+// refused: an error, unless its value says "off": then a notice.
+enum class Fate : std::uint8_t { sets, mapped, no_effect, refused };
+std::string_view to_string(Fate fate);
+
+// What became of one key of a file.
+struct Outcome {
+  std::string name, value, place;
+  Fate fate = Fate::sets;
+  std::string becomes;  // "distributed.strategy = zero2", or the reason
+};
+
 struct Settings {
   std::map<const Key*, Setting> by_key;
   std::vector<SoftSetting> soft;  // the first of one key holds
   std::vector<ForeignPart> foreign;
   std::vector<std::string> notices;
+  std::vector<Outcome> outcomes;  // of the keys that no other tool's table reads
 };
 
 // Takes every key of a document. Errors: TR2101 unknown key, TR2103 a key twice (by different names with different
