@@ -63,7 +63,8 @@ TEST(Json, ReadsEscapesAndPairsOfSurrogates) {
   EXPECT_EQ(at_key(root, "b").text, "\xc3\xa9\xe2\x82\xac");
   EXPECT_EQ(at_key(root, "c").text, "\xf0\x9f\x98\x80");
   EXPECT_EQ(at_key(root, "ax").text, "");
-  for (const std::string half : {R"(\ud83d)", R"(\ude00)", R"(\ud83dx)", R"(\ud83d\u0041)", R"(\ud83d\ud83d)"}) {
+  for (const std::string half : {R"(\ud83d)", R"(\ude00)", R"(\ud83dx)", R"(\ud83d\u0041)", R"(\ud83d\ud83d)",
+                                 R"(\ude00\ude00)", R"(\ud83d\ue000)"}) {
     expect_refused("{\"a\": \"" + half + "\"}", 2107, "ds.json:1:8", "surrogate");
   }
   expect_refused(R"({"a": "\x41"})", 2107, "ds.json:1:8", "escape");
