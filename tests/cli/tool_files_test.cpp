@@ -74,7 +74,7 @@ TEST_F(ToolFiles, DeepspeedAloneIsAFlag) {
 
 TEST_F(ToolFiles, OfFsdpAndAccelerateReachThePlan) {
   write("fsdp.json", "{\"fsdp_sharding_strategy\": \"FULL_SHARD\"}");
-  write("acc.yaml", "mixed_precision: bf16\n");
+  write("acc.yaml", "distributed_type: MULTI_CPU\nmixed_precision: bf16\n");
   for (const char* flag : {"--fsdp_config", "--fsdp-config"}) {
     const ProcessResult result = plan({path("run.yaml"), flag, path("fsdp.json")});
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -83,7 +83,7 @@ TEST_F(ToolFiles, OfFsdpAndAccelerateReachThePlan) {
   for (const char* flag : {"--config_file", "--config-file"}) {
     const ProcessResult result = plan({path("run.yaml"), flag, path("acc.yaml")});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.out.find("acc.yaml:1:1"), std::string::npos) << result.out.substr(0, 2000) << result.err;
+    EXPECT_NE(result.out.find("acc.yaml:2:1"), std::string::npos) << result.out.substr(0, 2000) << result.err;
   }
 }
 
