@@ -88,6 +88,9 @@ bool survives(const std::string& text, const Overrides& overrides) {
     EXPECT_FALSE(error.place().empty());
     EXPECT_LT(std::string(error.what()).size(), 2000u);
     return false;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "not one of our errors: " << error.what();  // here, where the text is told too
+    return false;
   }
 }
 
@@ -98,7 +101,8 @@ TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
   const std::vector<std::string> documents = seed_documents();
   for (const std::string& text : documents) ASSERT_TRUE(survives(text, {})) << text;
   int accepted = 0;
-  for (int i = 0; i < 8000; ++i) {
+  const int rounds = fuzz_rounds(8000);
+  for (int i = 0; i < rounds; ++i) {
     const std::string text = mutated(random, documents[pick(random, documents.size())]);
     SCOPED_TRACE(text);
     if (survives(text, {})) {
@@ -118,7 +122,8 @@ TEST(Fuzz, MutatedOverridesEndInAPlanOrAnError) {
   const std::vector<std::string> texts = {"training.max_steps=10", "monitor.report_to=[none, 'jsonl']",
                                           "model={num_heads: 2, head_dim: 32}", "data.path=\"a b\"",
                                           "training.learning_rate=1e-3"};
-  for (int i = 0; i < 4000; ++i) {
+  const int rounds = fuzz_rounds(4000);
+  for (int i = 0; i < rounds; ++i) {
     const std::string text = mutated(random, texts[pick(random, texts.size())]);
     SCOPED_TRACE(text);
     survives(kSmall, {text});

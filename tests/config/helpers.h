@@ -2,6 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +46,12 @@ inline bool has_notice(const Plan& plan, const std::string& fragment) {
     if (notice.find(fragment) != std::string::npos) return true;
   }
   return false;
+}
+
+// How many mutated texts a fuzzer reads: TRIREME_FUZZ_TIMES as many, for a longer search than a suite has time for.
+inline int fuzz_rounds(int usual) {
+  const char* times = std::getenv("TRIREME_FUZZ_TIMES");
+  return times == nullptr ? usual : usual * std::max(1, std::atoi(times));
 }
 
 }  // namespace trireme::config

@@ -131,7 +131,8 @@ TEST(JsonFuzz, ReadsWhatASecondReaderReads) {
   const std::vector<std::string> documents = seed_documents();
   for (const std::string& text : documents) ASSERT_NE(read_both(text), Seen::refused) << text;
   int both = 0, ours_alone = 0;
-  for (int i = 0; i < 40000; ++i) {
+  const int rounds = fuzz_rounds(40000);
+  for (int i = 0; i < rounds; ++i) {
     const std::string text = mutated(random, documents[pick(random, documents.size())]);
     SCOPED_TRACE(text);
     const Seen seen = read_both(text);
@@ -151,7 +152,8 @@ TEST(JsonFuzz, MutatedFilesOfDeepSpeedEndInSettingsOrAnError) {
   Random random(seed);
   const std::string file = seed_documents().front();
   int taken = 0;
-  for (int i = 0; i < 10000; ++i) {
+  const int rounds = fuzz_rounds(10000);
+  for (int i = 0; i < rounds; ++i) {
     const std::string text = mutated(random, file);
     SCOPED_TRACE(text);
     try {
