@@ -155,7 +155,15 @@ void read_recompute(Translation& file) {
   file.set("training.cpu_checkpointing", *cpu, cpu->node);
 }
 
+// There the batch alone is one micro-batch a rank.
+void read_batch(Translation& file) {
+  const ForeignValue* batch = file.find("train_batch_size");
+  if (batch == nullptr) return;
+  file.set_softly("training.gradient_accumulation_steps", *batch, "1", {"training.micro_batch_size"});
+}
+
 void deepspeed_rules(Translation& file) {
+  read_batch(file);
   read_precision(file);
   read_loss_scale(file);
   read_recompute(file);

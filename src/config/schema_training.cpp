@@ -42,7 +42,8 @@ std::vector<Key> training_size_keys() {
                    {"batch_size", kGuides}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::micro_batch_size>(),
-       .doc = "Samples that a rank computes at once (B). Unset: what global_batch_size leaves for it, else 1."},
+       .doc = "Samples that a rank computes at once (B). Unset: what global_batch_size and "
+              "gradient_accumulation_steps leave for it, else 1."},
       {.name = "training.gradient_accumulation_steps",
        .type = Type::integer,
        .optional = true,

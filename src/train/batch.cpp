@@ -85,7 +85,6 @@ class Equation {
     }
     const std::int64_t of_a_rank = micro_.value_or(1) * accumulation_.value_or(1);
     if (micro_ && global_ % of_a_rank == 0) result += "; or start " + text(global_ / of_a_rank) + " ranks";
-    if (!micro_ && !accumulation_) result += ", or give micro_batch_size: the last round of a step may be uneven";
     return result;
   }
 
@@ -123,10 +122,12 @@ BatchSizes batch_of_checkpoint(const Plan& plan, const Ranks& ranks, const Resum
 
 BatchSizes batch_of_plan(const Plan& plan, const Ranks& ranks) {
   const config::TrainingPlan& training = plan.training;
-  const std::int64_t accumulation = training.gradient_accumulation_steps.value_or(1);
-  if (!training.global_batch_size) return {training.micro_batch_size.value_or(1), accumulation * ranks.count};
-  const std::int64_t micro =
-      training.micro_batch_size.value_or(*training.global_batch_size / (accumulation * ranks.count));
+  const std::optional<std::int64_t> accumulation = training.gradient_accumulation_steps;
+  if (!training.global_batch_size) {
+    return {training.micro_batch_size.value_or(1), accumulation.value_or(1) * ranks.count};
+  }
+  const std::int64_t left = accumulation ? *training.global_batch_size / (*accumulation * ranks.count) : 1;
+  const std::int64_t micro = training.micro_batch_size.value_or(left);
   return {micro, *training.global_batch_size / micro};
 }
 
@@ -135,9 +136,8 @@ BatchSizes batch_of_plan(const Plan& plan, const Ranks& ranks) {
 BatchSizes batch_of(const Plan& plan, const Ranks& ranks, const std::optional<ResumeFacts>& resume,
                     std::vector<std::string>& notices) {
   const config::TrainingPlan& training = plan.training;
-  const bool all_three = training.micro_batch_size && training.gradient_accumulation_steps;
   const bool is_cut = resume && !training.micro_batch_size;  // as the checkpoint's, whatever the ranks
-  if (training.global_batch_size && !is_cut && (all_three || !training.micro_batch_size)) {
+  if (training.global_batch_size && training.gradient_accumulation_steps && !is_cut) {
     Equation(plan, ranks).check();
   }
   const BatchSizes batch = resume ? batch_of_checkpoint(plan, ranks, *resume, notices) : batch_of_plan(plan, ranks);

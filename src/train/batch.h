@@ -29,10 +29,10 @@ struct BatchSizes {
   std::int64_t global_size() const { return micro_batch_size * num_micro_batches; }
 };
 
-// Any two of the three sizes give the third; global alone is one micro-batch a rank; without global it is the product.
-// Global and micro alone may leave the last round uneven; where accumulation is given too, or micro is not, the
-// equation must hold: Error TR2212 otherwise, with all factors and the nearest values that fit. TR2210: fewer
-// micro-batches than ranks. TR2221, TR2222: not the checkpoint's batch.
+// Any two of the three sizes give the third; global alone is cut into micro-batches of 1, so that neither bits nor
+// memory depend on the ranks; without global it is the product. Without accumulation the last round may be uneven;
+// where it is given the equation must hold: Error TR2212 otherwise, with all factors and the nearest values that fit.
+// TR2210: fewer micro-batches than ranks. TR2221, TR2222: not the checkpoint's batch.
 BatchSizes batch_of(const config::Plan& plan, const Ranks& ranks, const std::optional<ResumeFacts>& resume,
                     std::vector<std::string>& notices);
 

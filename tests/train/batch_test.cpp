@@ -53,8 +53,12 @@ TEST(Batches, AnyTwoOfTheThreeGiveTheThirdOnAnyNumberOfRanks) {
   }
 }
 
-TEST(Batches, OneAloneIsAsInDeepSpeed) {
-  expect_batch(batch({.global = 32}, 4), 8, 4);
+// Neither bits nor memory of a rank change with the number of ranks.
+TEST(Batches, GlobalAloneIsCutIntoSingleSamples) {
+  for (const int ranks : {1, 3, 4}) expect_batch(batch({.global = 32}, ranks), 1, 32);
+}
+
+TEST(Batches, OneAloneIsOneMicroBatchARank) {
   expect_batch(batch({.micro = 4}, 2), 4, 2);
   expect_batch(batch({.accumulation = 3}, 2), 1, 6);
   expect_batch(batch({}, 2), 1, 2);
@@ -88,8 +92,8 @@ TEST(Batches, AContradictionShowsAllFactorsTheirPlacesAndWhatFits) {
 TEST(Batches, ARemainderNamesTheNearestGlobalBatches) {
   expect_words(trireme::testing::expect_error(2212, [] { batch({.global = 30, .accumulation = 4}, 2); }),
                {"gradient_accumulation_steps 4", "30 is not a multiple of 8", "use global_batch_size 24 or 32"});
-  expect_words(trireme::testing::expect_error(2212, [] { batch({.global = 3}, 4); }),
-               {"3 is not a multiple of 4", "use global_batch_size 4", "give micro_batch_size"});
+  expect_words(trireme::testing::expect_error(2212, [] { batch({.global = 3, .accumulation = 1}, 4); }),
+               {"3 is not a multiple of 4", "use global_batch_size 4"});
 }
 
 // The same on every choice: what the remedy offers is accepted.
