@@ -202,6 +202,18 @@ std::string some_value(Type type) {
   }
 }
 
+// Its batch alone means one micro-batch a rank, unless something says how large one is.
+TEST(DeepSpeed, ABatchAloneIsNotAccumulated) {
+  const char* file = R"({"train_batch_size": 32})";
+  EXPECT_EQ(plan_with_deepspeed(file).training.gradient_accumulation_steps, 1);
+  EXPECT_FALSE(plan_of(kSmall, {"training.global_batch_size=32"}).training.gradient_accumulation_steps);
+  const Plan with_micro = plan_with_deepspeed(file, {"training.micro_batch_size=4"});
+  EXPECT_FALSE(with_micro.training.gradient_accumulation_steps);
+  EXPECT_EQ(plan_with_deepspeed(R"({"train_batch_size": 32, "gradient_accumulation_steps": 2})")
+                .training.gradient_accumulation_steps,
+            2);
+}
+
 TEST(DeepSpeed, AKeyWithoutEffectSaysSoAndChangesNothing) {
   const std::string without = to_yaml(plan_of(kSmall));
   int seen = 0;
