@@ -8,6 +8,7 @@ namespace trireme::config {
 namespace {
 
 constexpr auto kBoolean = Type::boolean;
+constexpr const char* kMixedPrecision = "training.mixed_precision";
 
 std::vector<ForeignKey> batch_and_gradient_keys() {
   constexpr std::string_view kDivided = "gradients are divided once, with the loss";
@@ -113,18 +114,20 @@ void read_precision(Translation& file) {
     throw Error(2104, bf16->place, "bf16.enabled is true, but fp16.enabled is too (" + fp16->place + ")",
                 "the computation has one type: keep one of them");
   }
-  if (fp16 != nullptr) is_on(fp16) ? file.set("training.mixed_precision", *fp16, "fp16") : file.sets_nothing(*fp16);
-  if (bf16 != nullptr) is_on(bf16) ? file.set("training.mixed_precision", *bf16, "bf16") : file.sets_nothing(*bf16);
+  for (const auto& [enabled, type] : {std::pair{fp16, "fp16"}, std::pair{bf16, "bf16"}}) {
+    if (enabled == nullptr) continue;
+    is_on(enabled) ? file.set(kMixedPrecision, *enabled, type) : file.rule_out(kMixedPrecision, *enabled, type);
+  }
   const ForeignValue* dtype = file.find("torch_autocast.dtype");
   if (is_on(autocast)) {
-    if (dtype != nullptr) file.set("training.mixed_precision", *dtype, dtype->node);
-    if (dtype == nullptr) file.set("training.mixed_precision", *autocast, "bf16");
+    if (dtype != nullptr) file.set(kMixedPrecision, *dtype, dtype->node);
+    if (dtype == nullptr) file.set(kMixedPrecision, *autocast, "bf16");
   } else if (dtype != nullptr) {
     file.has_no_effect(*dtype, "torch_autocast is off");
   }
   if (is_on(autocast)) file.notice(*autocast, "is read as training.mixed_precision, with fp32 master weights");
   if (fp16 != nullptr && bf16 != nullptr && !is_on(fp16) && !is_on(bf16) && !is_on(autocast)) {
-    file.set("training.mixed_precision", *fp16, "no");
+    file.set(kMixedPrecision, *fp16, "no");
   }
 }
 

@@ -137,6 +137,15 @@ void Translation::sets_nothing(const ForeignValue& from) {
   record(from, from.row->fate, "sets nothing");
 }
 
+void Translation::rule_out(std::string_view key, const ForeignValue& from, const std::string& text) {
+  const Key& row = key_named(key);
+  const YamlNode node{.kind = YamlNode::Kind::scalar, .mark = from.node.mark, .text = text};
+  settings_.ruled_out.push_back({.key = &row,
+                                 .setting = {read_value(row, node, from.place), from.key_place, from.source},
+                                 .by = from.name + " is " + from.node.text});
+  record(from, from.row->fate, std::string(key) + " is not " + text);
+}
+
 void Translation::has_no_effect(const ForeignValue& from, const std::string& reason) {
   record(from, Fate::no_effect, reason);
   notice(from, "has no effect: " + reason);

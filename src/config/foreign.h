@@ -78,6 +78,7 @@ class Translation {
   // The tool's own default of a key that the file leaves out: holds unless the key is set anywhere.
   void set_default(std::string_view key, const ForeignValue& because_of, const std::string& text);
   void sets_nothing(const ForeignValue& from);  // as its value says, or as others say it already
+  void rule_out(std::string_view key, const ForeignValue& from, const std::string& text);  // no source may say this
   void has_no_effect(const ForeignValue& from, const std::string& reason);
   void notice(const ForeignValue& from, const std::string& text);
   [[noreturn]] void refuse(const ForeignValue& from, const std::string& reason, const std::string& remedy) const;

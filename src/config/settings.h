@@ -26,6 +26,13 @@ struct SoftSetting {
   bool is_default = false;  // of the program, not of the user
 };
 
+// A value that a source rules out without giving another: "fp16.enabled": false.
+struct RuledOut {
+  const Key* key;
+  Setting setting;
+  std::string by;  // "fp16.enabled is false"
+};
+
 // A key that another tool's table reads (Tier::foreign).
 struct ForeignPart {
   const Key* key;
@@ -49,6 +56,7 @@ struct Outcome {
 struct Settings {
   std::map<const Key*, Setting> by_key;
   std::vector<SoftSetting> soft;  // the first of one key holds
+  std::vector<RuledOut> ruled_out;
   std::vector<ForeignPart> foreign;
   std::vector<std::string> notices;
   std::vector<Outcome> outcomes;  // of the keys that no other tool's table reads

@@ -59,6 +59,17 @@ TEST(DeepSpeedComplaints, Bf16HasNoLossScaleWhateverTheFileSaysOfFp16) {
                {"TR2104", "bf16.enabled", "fp16.enabled", "ds.json:1:49"});
 }
 
+// What the file switches off is not switched on elsewhere without a word.
+TEST(DeepSpeedComplaints, ATypeThatTheFileRulesOutIsAConflict) {
+  const std::string off = R"({"fp16": {"enabled": false}})";
+  expect_words(refusal_of_deepspeed(off, {"training.mixed_precision=fp16"}),
+               {"TR2111", "command line", "fp16.enabled is false", "ds.json:1:11"});
+  EXPECT_EQ(plan_with_deepspeed(off, {"training.mixed_precision=bf16"}).training.mixed_precision, MixedPrecision::bf16);
+  const std::string is_auto = R"({"fp16": {"enabled": "auto"}})";
+  EXPECT_EQ(plan_with_deepspeed(is_auto, {"training.mixed_precision=fp16"}).training.mixed_precision,
+            MixedPrecision::fp16);
+}
+
 // DeepSpeed 493, 668, 5214: which decay Adam has was not to be seen.
 TEST(DeepSpeedComplaints, TheKindOfDecayIsInThePlan) {
   const std::string adam = R"({"optimizer": {"type": "Adam", "params": {"lr": 1e-3)";
