@@ -129,6 +129,17 @@ void check_number_of_ranks(const Plan& plan, int world_size) {
               "start as many: `trireme launch --nproc-per-node " + std::to_string(*wanted) + "`, or leave it out");
 }
 
+// "1 x 6, 2 x 3, 3 x 2 or 6 x 1".
+std::string factorings_of(int world_size) {
+  std::string text;
+  for (int replicas = 1; replicas <= world_size; ++replicas) {
+    if (world_size % replicas != 0) continue;
+    const char* before = replicas == 1 ? "" : replicas == world_size ? " or " : ", ";
+    text += before + std::to_string(replicas) + " x " + std::to_string(world_size / replicas);
+  }
+  return text;
+}
+
 // How many sets of ranks hold all slices.
 int replicas_of(const Plan& plan, int world_size) {
   check_number_of_ranks(plan, world_size);
@@ -154,7 +165,7 @@ int replicas_of(const Plan& plan, int world_size) {
     throw Error(2211, place,
                 (both ? "dp_replicate " + product : "is ") + std::to_string(given) + ", but there are " +
                     std::to_string(world_size) + " ranks",
-                "set one of dp_replicate and dp_shard to a divisor of the number of ranks and leave the other out");
+                "dp_replicate x dp_shard may be " + factorings_of(world_size));
   }
   const std::int64_t replicate = d.dp_replicate ? *d.dp_replicate : d.dp_shard ? world_size / *d.dp_shard : 1;
   return static_cast<int>(replicate);

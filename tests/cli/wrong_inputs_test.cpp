@@ -268,6 +268,13 @@ TEST(WrongInputs, OfAPlan) {
   expect_error(c, plan({"--rates", (c.path() / "rates.json").string()}), {2, {"TR2290", "flops_per_s is -1"}});
 }
 
+// One error of the launcher, not one from each rank.
+TEST(WrongInputs, OfWhatIsLaunched) {
+  const Case c;
+  expect_error(c, launch(c, 4, {"distributed.strategy=hybrid_shard", "distributed.dp_shard=3"}),
+               {2, {"TR2211", "4 ranks", "2 x 2"}});
+}
+
 TEST(WrongInputs, OfPrompts) {
   const Case c;
   ASSERT_EQ(run({TRIREME_BINARY, "train", (c.path() / "run.yaml").string()}).exit_code, 0);

@@ -37,6 +37,22 @@ TEST(Complaints, BatchArithmeticKnowsTheRanksAndNamesAllFactors) {
       << text;
 }
 
+// nanotron#250: axes whose product was not the number of processes.
+TEST(Complaints, AxesThatDoNotMakeTheRanksNameTheFactorings) {
+  const auto refusal = [](const std::vector<std::string>& axes, int ranks) {
+    std::vector<std::string> overrides = axes;
+    overrides.push_back("distributed.strategy=hybrid_shard");
+    const config::Plan plan = plan_with(overrides);
+    return expect_error(2211, [&] { train::resolve(plan, {257, 1000}, ranks, std::nullopt); });
+  };
+  const std::string both = refusal({"distributed.dp_shard=3", "distributed.dp_replicate=2"}, 4);
+  EXPECT_NE(both.find("2 x dp_shard 3 = 6, but there are 4 ranks"), std::string::npos) << both;
+  EXPECT_NE(both.find("may be 1 x 4, 2 x 2 or 4 x 1"), std::string::npos) << both;
+  const std::string one = refusal({"distributed.dp_replicate=3"}, 2);
+  EXPECT_NE(one.find("is 3, but there are 2 ranks"), std::string::npos) << one;
+  EXPECT_NE(one.find("may be 1 x 2 or 2 x 1"), std::string::npos) << one;
+}
+
 // QwenLM/Qwen#672, TF#24359, DS#4846: of two schedulers one won silently.
 TEST(Complaints, TheCommandLineWinsOverTheFileAndTwiceTheSameKeyIsAnError) {
   const config::Plan plan = plan_with({"training.lr_scheduler=linear"});  // the file says cosine

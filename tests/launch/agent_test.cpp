@@ -162,6 +162,16 @@ TEST(Agent, AWorkerThatCannotBeStartedIsOneClearError) {
       << result.err;
 }
 
+// deepspeedai/DeepSpeed 4370, 2802, 6859: PYTHONPATH was overwritten, and arguments were lost on the way to the ranks.
+TEST(Agent, WorkersHaveTheUsersEnvironmentAndArguments) {
+  Job job(2, {"-c", "echo \"$PYTHONPATH|$1|$2\"", "sh", "--text=a 'b' $c", "last"},
+          {{"TEST_PROGRAM", "/bin/sh"}, {"PYTHONPATH", "/of/the/user:/and/more"}});
+  const ProcessResult result = job.agent().wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const std::string line = "/of/the/user:/and/more|--text=a 'b' $c|last\n";
+  EXPECT_EQ(result.out, line + line);
+}
+
 TEST(Agent, TwentyStartsInARow) {
   for (int i = 0; i < 20; ++i) {
     Job job(2, {"done"});
