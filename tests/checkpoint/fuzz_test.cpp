@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <random>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
@@ -14,84 +13,36 @@
 #include "checkpoint/signed_json.h"
 #include "support/seed.h"
 #include "support/temporary_folder.h"
+#include "support/text_mutator.h"
 
 namespace trireme::checkpoint::testing {
 namespace {
 
-constexpr int kRounds = 4000;
+using trireme::testing::TextMutator;
 
-class Mutator {
- public:
-  explicit Mutator(unsigned seed) : random_(seed) {}
-
-  // One to four changes: a flipped bit, a piece cut out, doubled or moved, a number or a token replaced.
-  std::string mutate(std::string text) {
-    for (int changes = static_cast<int>(pick(1, 4)); changes > 0 && !text.empty(); --changes) change(text);
-    return text;
-  }
-  std::size_t pick(std::size_t low, std::size_t high) {
-    return std::uniform_int_distribution<std::size_t>(low, high)(random_);
-  }
-
- private:
-  void change(std::string& text) {
-    const std::size_t at = pick(0, text.size() - 1), length = pick(1, std::min<std::size_t>(40, text.size() - at));
-    switch (pick(0, 5)) {
-      case 0: text[at] = static_cast<char>(text[at] ^ (1 << pick(0, 7))); break;
-      case 1: text.erase(at, length); break;
-      case 2: text.insert(pick(0, text.size()), text.substr(at, length)); break;
-      case 3: text.insert(at, kTokens[pick(0, std::size(kTokens) - 1)]); break;
-      default: replace_number(text, at);
-    }
-  }
-
-  void replace_number(std::string& text, std::size_t at) {
-    const std::size_t begin = text.find_first_of("0123456789", at);
-    if (begin == std::string::npos) return;
-    const std::size_t end = std::min(text.find_first_not_of("0123456789", begin), text.size());
-    text.replace(begin, end - begin, kNumbers[pick(0, std::size(kNumbers) - 1)]);
-  }
-
-  static constexpr const char* kTokens[] = {"{",
-                                            "}",
-                                            "[",
-                                            "]",
-                                            ",",
-                                            ":",
-                                            "\"",
-                                            "null",
-                                            "true",
-                                            "-",
-                                            "1e999",
-                                            "\\u0000",
-                                            "\xff",
-                                            "[[[[[[[[[[[[",
-                                            "\"dtype\":\"F64\",",
-                                            "__metadata__",
-                                            "../"};
-  static constexpr const char* kNumbers[] = {"0",
-                                             "1",
-                                             "2",
-                                             "4",
-                                             "8",
-                                             "12",
-                                             "100",
-                                             "-1",
-                                             "1.5",
-                                             "4294967296",
-                                             "9223372036854775807",
-                                             "9223372036854775808",
-                                             "18446744073709551615",
-                                             "18446744073709551616",
-                                             "4611686018427387904",
-                                             "1e300"};
-  std::mt19937 random_;
-};
+const int kRounds = trireme::testing::fuzz_rounds(4000);
+const std::vector<std::string> kPieces = {"{",
+                                          "}",
+                                          "[",
+                                          "]",
+                                          ",",
+                                          ":",
+                                          "\"",
+                                          "null",
+                                          "true",
+                                          "-",
+                                          "1e999",
+                                          "\\u0000",
+                                          "\xff",
+                                          "[[[[[[[[[[[[",
+                                          "\"dtype\":\"F64\",",
+                                          "__metadata__",
+                                          "../"};
 
 TEST(Fuzz, SafetensorsHeadersNeverCrashTheReader) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  Mutator mutator(seed);
+  TextMutator mutator(seed, kPieces);
   const trireme::testing::TemporaryFolder folder;
   const auto path = folder.path() / "f.safetensors";
   const std::string header =
@@ -133,7 +84,7 @@ TEST(Fuzz, SafetensorsHeadersNeverCrashTheReader) {
 TEST(Fuzz, ForgedManifestsNeverCrashTheReader) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  Mutator mutator(seed);
+  TextMutator mutator(seed, kPieces);
   Manifest manifest = sample_manifest(3, 10);
   manifest.files["state-a3-rank0.safetensors"] = {4096, {std::string(32, '0')}};
   manifest.tensors = {{"w",
@@ -174,7 +125,7 @@ TEST(Fuzz, ForgedManifestsNeverCrashTheReader) {
 TEST(Fuzz, MutatedManifestsAreAllRefused) {
   const unsigned seed = trireme::testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  Mutator mutator(seed);
+  TextMutator mutator(seed, kPieces);
   const std::string text = to_json_text(sample_manifest(3, 10));
   for (int round = 0; round < kRounds; ++round) {
     const std::string mutated = mutator.mutate(text);

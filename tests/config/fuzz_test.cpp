@@ -2,20 +2,14 @@
 // know.
 #include <yaml-cpp/yaml.h>
 
-#include <random>
-
 #include "config/document.h"
 #include "config/schema.h"
 #include "helpers.h"
+#include "support/seed.h"
+#include "support/text_mutator.h"
 
 namespace trireme::config {
 namespace {
-
-using Random = std::mt19937_64;
-
-std::size_t pick(Random& random, std::size_t below) {
-  return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
-}
 
 std::vector<std::string> seed_documents() {
   return {kSmall, to_yaml(plan_of(kSmall)),
@@ -26,45 +20,24 @@ std::vector<std::string> seed_documents() {
           "output_dir: >-\n  folded\n  text\n" + kSmall + "  adam_beta1: .9\n  lr: 1e-3\n  bf16: yes\n"};
 }
 
-std::string mutated(Random& random, std::string text) {
-  static const std::vector<std::string> kPieces = {"\n",       "\r\n",        " ",
-                                                   "  ",       "\t",          ":",
-                                                   ": ",       "- ",          "? ",
-                                                   "[",        "]",           "{",
-                                                   "}",        ",",           "#",
-                                                   "'",        "\"",          "\\",
-                                                   "&a ",      "*a",          "!!a",
-                                                   "!",        "%",           "@",
-                                                   "`",        "|\n",         ">\n",
-                                                   "---",      "...",         "<<",
-                                                   "~",        "null",        "1e9",
-                                                   "0x",       ".",           "-",
-                                                   "_",        "\xEF",        "\xBB\xBF",
-                                                   "\xC3\xA9", "\xFF",        std::string("\0", 1),
-                                                   "\x7F",     "tp",          "training",
-                                                   "\\u",      "\\x4",        "=",
-                                                   "no",       "%YAML 1.2\n", "\xE2\x80\xA8",
-                                                   "\xC2\x85"};
-  for (std::size_t edits = 1 + pick(random, 3); edits > 0 && !text.empty(); --edits) {
-    const std::size_t at = pick(random, text.size());
-    const std::size_t length = std::min(text.size() - at, 1 + pick(random, 8));
-    switch (pick(random, 8)) {
-      case 0: text.erase(at, length); break;
-      case 1: text.insert(at, kPieces[pick(random, kPieces.size())]); break;
-      case 2: text[at] = static_cast<char>(pick(random, 256)); break;
-      case 3: text.insert(at, text.substr(pick(random, text.size()), 1 + pick(random, 40))); break;
-      case 4: text.resize(at); break;
-      case 5:
-      case 6:
-        if (const std::size_t digit = text.find_first_of("0123456789", at); digit != std::string::npos) {
-          text[digit] = static_cast<char>('0' + pick(random, 10));
-        }
-        break;
-      default: text.replace(at, length, kPieces[pick(random, kPieces.size())]);
-    }
-  }
-  return text;
-}
+const std::vector<std::string> kPieces = {"\n",       "\r\n",        " ",
+                                          "  ",       "\t",          ":",
+                                          ": ",       "- ",          "? ",
+                                          "[",        "]",           "{",
+                                          "}",        ",",           "#",
+                                          "'",        "\"",          "\\",
+                                          "&a ",      "*a",          "!!a",
+                                          "!",        "%",           "@",
+                                          "`",        "|\n",         ">\n",
+                                          "---",      "...",         "<<",
+                                          "~",        "null",        "1e9",
+                                          "0x",       ".",           "-",
+                                          "_",        "\xEF",        "\xBB\xBF",
+                                          "\xC3\xA9", "\xFF",        std::string("\0", 1),
+                                          "\x7F",     "tp",          "training",
+                                          "\\u",      "\\x4",        "=",
+                                          "no",       "%YAML 1.2\n", "\xE2\x80\xA8",
+                                          "\xC2\x85"};
 
 // The keys as yaml-cpp's own tree has them.
 void expect_known_keys(const YAML::Node& node, const std::string& prefix) {
@@ -95,15 +68,15 @@ bool survives(const std::string& text, const Overrides& overrides) {
 }
 
 TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
-  const std::uint64_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  Random random(seed);
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
+  testing::TextMutator mutator(seed, kPieces);
   const std::vector<std::string> documents = seed_documents();
   for (const std::string& text : documents) ASSERT_TRUE(survives(text, {})) << text;
   int accepted = 0;
-  const int rounds = fuzz_rounds(8000);
+  const int rounds = testing::fuzz_rounds(8000);
   for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutated(random, documents[pick(random, documents.size())]);
+    const std::string text = mutator.mutate_one_of(documents);
     SCOPED_TRACE(text);
     if (survives(text, {})) {
       expect_known_keys(YAML::Load(text), "");
@@ -116,15 +89,15 @@ TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
 }
 
 TEST(Fuzz, MutatedOverridesEndInAPlanOrAnError) {
-  const std::uint64_t seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  Random random(seed);
+  const unsigned seed = testing::test_seed();
+  SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
+  testing::TextMutator mutator(seed, kPieces);
   const std::vector<std::string> texts = {"training.max_steps=10", "monitor.report_to=[none, 'jsonl']",
                                           "model={num_heads: 2, head_dim: 32}", "data.path=\"a b\"",
                                           "training.learning_rate=1e-3"};
-  const int rounds = fuzz_rounds(4000);
+  const int rounds = testing::fuzz_rounds(4000);
   for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutated(random, texts[pick(random, texts.size())]);
+    const std::string text = mutator.mutate_one_of(texts);
     SCOPED_TRACE(text);
     survives(kSmall, {text});
     if (HasFailure()) return;

@@ -48,10 +48,4 @@ inline bool has_notice(const Plan& plan, const std::string& fragment) {
   return false;
 }
 
-// How many mutated texts a fuzzer reads: TRIREME_FUZZ_TIMES as many, for a longer search than a suite has time for.
-inline int fuzz_rounds(int usual) {
-  const char* times = std::getenv("TRIREME_FUZZ_TIMES");
-  return times == nullptr ? usual : usual * std::max(1, std::atoi(times));
-}
-
 }  // namespace trireme::config

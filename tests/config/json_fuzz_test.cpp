@@ -1,22 +1,17 @@
 // Whatever bytes come, the reader of JSON ends in a tree or in one of its own errors; where a second reader, strict by
 // construction, takes the text too, both have read the same.
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "config/dialects.h"
 #include "config/json.h"
 #include "helpers.h"
 #include "support/seed.h"
+#include "support/text_mutator.h"
 
 namespace trireme::config {
 namespace {
 
 using Json = nlohmann::json;
-using Random = std::mt19937_64;
-
-std::size_t pick(Random& random, std::size_t below) {
-  return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
-}
 
 std::vector<std::string> seed_documents() {
   return {R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 0.5,
@@ -26,60 +21,45 @@ std::vector<std::string> seed_documents() {
           "{\"_note\": \"\\\"\\\\\\/\\b\", \"z\": 0}"};
 }
 
-std::string mutated(Random& random, std::string text) {
-  static const std::vector<std::string> kPieces = {"{",
-                                                   "}",
-                                                   "[",
-                                                   "]",
-                                                   ",",
-                                                   ":",
-                                                   "\"",
-                                                   "\\",
-                                                   "\\u",
-                                                   "\\ud83d",
-                                                   "\\u0041",
-                                                   "/*",
-                                                   "*/",
-                                                   "//",
-                                                   "#",
-                                                   "\n",
-                                                   "\r\n",
-                                                   "\t",
-                                                   " ",
-                                                   "1",
-                                                   "0",
-                                                   "-",
-                                                   ".",
-                                                   "e5",
-                                                   "1e400",
-                                                   "+",
-                                                   "true",
-                                                   "false",
-                                                   "null",
-                                                   "True",
-                                                   "NaN",
-                                                   "'",
-                                                   "\xC3\xA9",
-                                                   "\xFF",
-                                                   "\xEF\xBB\xBF",
-                                                   "\x7F",
-                                                   "\"a\": ",
-                                                   "\"stage\"",
-                                                   std::string("\0", 1)};
-  for (std::size_t edits = 1 + pick(random, 3); edits > 0 && !text.empty(); --edits) {
-    const std::size_t at = pick(random, text.size());
-    const std::size_t length = std::min(text.size() - at, 1 + pick(random, 8));
-    switch (pick(random, 6)) {
-      case 0: text.erase(at, length); break;
-      case 1: text.insert(at, kPieces[pick(random, kPieces.size())]); break;
-      case 2: text[at] = static_cast<char>(pick(random, 256)); break;
-      case 3: text.insert(at, text.substr(pick(random, text.size()), 1 + pick(random, 40))); break;
-      case 4: text.resize(at); break;
-      default: text.replace(at, length, kPieces[pick(random, kPieces.size())]);
-    }
-  }
-  return text;
-}
+const std::vector<std::string> kPieces = {"{",
+                                          "}",
+                                          "[",
+                                          "]",
+                                          ",",
+                                          ":",
+                                          "\"",
+                                          "\\",
+                                          "\\u",
+                                          "\\ud83d",
+                                          "\\u0041",
+                                          "/*",
+                                          "*/",
+                                          "//",
+                                          "#",
+                                          "\n",
+                                          "\r\n",
+                                          "\t",
+                                          " ",
+                                          "1",
+                                          "0",
+                                          "-",
+                                          ".",
+                                          "e5",
+                                          "1e400",
+                                          "+",
+                                          "true",
+                                          "false",
+                                          "null",
+                                          "True",
+                                          "NaN",
+                                          "'",
+                                          "\xC3\xA9",
+                                          "\xFF",
+                                          "\xEF\xBB\xBF",
+                                          "\x7F",
+                                          "\"a\": ",
+                                          "\"stage\"",
+                                          std::string("\0", 1)};
 
 void expect_same(const YamlNode& ours, const Json& theirs) {
   switch (ours.kind) {
@@ -127,13 +107,13 @@ Seen read_both(const std::string& text) {
 TEST(JsonFuzz, ReadsWhatASecondReaderReads) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  Random random(seed);
+  testing::TextMutator mutator(seed, kPieces);
   const std::vector<std::string> documents = seed_documents();
   for (const std::string& text : documents) ASSERT_NE(read_both(text), Seen::refused) << text;
   int both = 0, ours_alone = 0;
-  const int rounds = fuzz_rounds(40000);
+  const int rounds = testing::fuzz_rounds(40000);
   for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutated(random, documents[pick(random, documents.size())]);
+    const std::string text = mutator.mutate_one_of(documents);
     SCOPED_TRACE(text);
     const Seen seen = read_both(text);
     both += seen == Seen::both;
@@ -149,12 +129,12 @@ TEST(JsonFuzz, ReadsWhatASecondReaderReads) {
 TEST(JsonFuzz, MutatedFilesOfDeepSpeedEndInSettingsOrAnError) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  Random random(seed);
+  testing::TextMutator mutator(seed, kPieces);
   const std::string file = seed_documents().front();
   int taken = 0;
-  const int rounds = fuzz_rounds(10000);
+  const int rounds = testing::fuzz_rounds(10000);
   for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutated(random, file);
+    const std::string text = mutator.mutate(file);
     SCOPED_TRACE(text);
     try {
       Translation translation(deepspeed_dialect());
