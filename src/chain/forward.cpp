@@ -50,6 +50,7 @@ HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<cons
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, const ParametersOf& parameters_of, std::byte* memory,
                           std::span<const SequenceCache* const> caches) {
   const std::int64_t boundary = largest_boundary(chain, batch.shape);
+  for (const auto& unit : chain.units) unit->check(batch.on_host());
   HeadInput result;
   std::vector<std::byte*> of_rows(caches.size());
   result.workspace = memory + 2 * boundary;

@@ -1,5 +1,7 @@
 #include "chain/unit.h"
 
+#include <algorithm>
+
 #include "base/random.h"
 
 namespace trireme {
@@ -30,17 +32,30 @@ std::int64_t boundary_bytes(const BoundarySpec& spec) {
 std::int64_t Unit::cache_bytes(std::int64_t) const {
   return 0;
 }
+void Unit::check(const Batch&) const {}
 void Unit::forward(const ForwardArguments&) const {
   refuse(*this, "forward: the head runs by loss()");
 }
 void Unit::backward(const BackwardArguments&) const {
   refuse(*this, "backward: the head runs by loss()");
 }
-LossResult Unit::loss(const LossArguments&) const {
+void Unit::loss(const LossArguments&) const {
   refuse(*this, "loss: only the head has one");
 }
 void Unit::logits(const ForwardArguments&, std::span<const std::int64_t>, float*) const {
   refuse(*this, "logits: only the head has them");
+}
+
+std::int64_t count_labels(const Batch& batch) {
+  const std::int32_t* labels = batch.on_host().labels;
+  return std::count_if(labels, labels + batch.shape.tokens(), [](std::int32_t label) { return label >= 0; });
+}
+
+LossResult loss_of(const Unit& head, LossArguments arguments) {
+  LossResult result{.weight = count_labels(arguments.batch)};
+  arguments.sum = &result.sum;
+  head.loss(arguments);
+  return result;
 }
 
 }  // namespace trireme

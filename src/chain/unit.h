@@ -21,7 +21,8 @@ struct BatchShape {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-// One micro-batch's side inputs, which reach every unit. All are [B, T] int32, owned by the loader.
+// One micro-batch's side inputs, which reach every unit. All are [B, T] int32, owned by the loader, where the units
+// run.
 struct Batch {
   BatchShape shape;
   const std::int32_t* ids = nullptr;        // 0 .. V-1
@@ -34,7 +35,12 @@ struct Batch {
   // [B] generation: tokens that each row's sequence has before these, at most shape.past. nullptr: none, rows are whole
   // sequences.
   const std::int32_t* past = nullptr;
+  // Where the arrays are a device's: the same batch in memory of the host.
+  const Batch* host = nullptr;
+  const Batch& on_host() const { return host == nullptr ? *this : *host; }
 };
+
+std::int64_t count_labels(const Batch& batch);  // those that count
 
 // The place of the batch's token n in its row's sequence.
 inline std::int64_t place_in_sequence(const Batch& batch, std::int64_t n) {
@@ -107,10 +113,11 @@ struct LossArguments {
   std::span<const GradientPlace> gradients;  // empty in evaluation: no gradients are made
   double grad_scale = 1;                     // 1 / valid tokens of the global batch
   std::byte* workspace = nullptr;
+  double* sum = nullptr;  // written: of the losses over the micro-batch's valid labels, nats
 };
 struct LossResult {
-  double sum = 0;           // over the valid labels of the micro-batch, nats
-  std::int64_t weight = 0;  // their number
+  double sum = 0;
+  std::int64_t weight = 0;  // count_labels()
 };
 
 class Unit {
@@ -123,11 +130,16 @@ class Unit {
   // Bytes that this unit keeps of a sequence of so many tokens for those that follow (keys and values): a prefix of
   // what it keeps of a longer one.
   virtual std::int64_t cache_bytes(std::int64_t tokens) const;
+  // Throws Error TR1202 to TR1205 for what would be an index outside some buffer. The others trust a batch that passed.
+  virtual void check(const Batch& batch) const;
   virtual void forward(const ForwardArguments& arguments) const;    // not the head's; throws there
   virtual void backward(const BackwardArguments& arguments) const;  // not the head's
-  virtual LossResult loss(const LossArguments& arguments) const;    // the head's only
+  virtual void loss(const LossArguments& arguments) const;          // the head's only
   // The head's logits of one position of each row of the batch: [B, V] float. Generation.
   virtual void logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const;
 };
+
+// The head's loss on the CPU, with the labels counted; arguments.sum is not used.
+LossResult loss_of(const Unit& head, LossArguments arguments);
 
 }  // namespace trireme

@@ -68,8 +68,24 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
     for (const Instruction& instruction : program.instructions) bound.push_back(bind(program, instruction));
   }
   executor_ = std::make_unique<Executor>(
-      plan_.programs, [this](int program, int instruction) { run(program, instruction); },
-      [this] { comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step"); });
+      plan_.programs, [this](int program, int instruction) { run(program, instruction); }, [this] { free_peers(); });
+}
+
+// From collectives that will not complete.
+void Engine::free_peers() {
+  comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step");
+}
+
+void Engine::check(std::span<const Batch> batches) {
+  try {
+    for (const Batch& batch : batches) {
+      if (batch.shape.batch == 0) continue;
+      for (const auto& unit : chain_.units) unit->check(batch);
+    }
+  } catch (...) {
+    free_peers();
+    throw;
+  }
 }
 
 void Engine::make_subsets() {
@@ -181,6 +197,7 @@ std::byte* Engine::address_of(const schedule::Buffer& buffer) const {
 StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
   TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
   TRIREME_CHECK(options_.snapshots || !options.snapshot, "a snapshot was asked for that is not planned");
+  check(batches);
   batches_ = batches;
   step_options_ = options;
   const bool overlaps = plan_.overlaps_steps();
@@ -257,8 +274,7 @@ void Engine::skip_collective(const Instruction& instruction) {
 void Engine::run_count() {
   std::int64_t own = 0;
   for (const Batch& batch : batches_) {
-    own +=
-        std::count_if(batch.labels, batch.labels + batch.shape.tokens(), [](std::int32_t label) { return label >= 0; });
+    own += count_labels(batch);
   }
   std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
@@ -284,9 +300,8 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
     case Op::loss: {
       const double factor = report_.loss_scale * options_.gradient_factor;
       const double scale = report_.valid_tokens > 0 ? factor / static_cast<double>(report_.valid_tokens) : 0.0;
-      const LossResult loss =
-          unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace});
-      own_losses_[instruction.round] = loss.sum;
+      unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace,
+                 &own_losses_[instruction.round]});
       break;
     }
     default:
@@ -352,24 +367,23 @@ void Engine::run_step(const Instruction& instruction, const Bound& bound) {
   const bool on_host = instruction.lane == schedule::Lane::copy;
   if (!on_host && update_.skips) return;  // on the host the weights are fetched all the same
   if (on_host) kernels::set_num_threads(copy_threads_);
-  // One that does not wait runs beside REPORT, which writes update_.
-  const Update update = on_host && plan_.steps_early()
-                            ? Update{step_options_.learning_rate, step_options_.step, 1.0 / report_.loss_scale}
-                            : update_;
+  // One that does not wait runs beside REPORT, which writes due_ and update_.
+  const bool is_early = on_host && plan_.steps_early();
+  const Due due = is_early ? Due{step_options_.learning_rate, step_options_.step} : due_;
+  const kernels::Update update = is_early ? kernels::Update{.gradient_scale = 1.0 / report_.loss_scale} : update_;
+  if (update.skips) return state_.write_weights(g, bound.target);
   const kernels::OptimizerArguments arguments =
-      optim::arguments_of(options_.optimizer, update.learning_rate, update.step, update.gradient_scale, group.decay);
-  const std::int64_t numel = state_.updated(g).size();
-  float* master = state_.updated_data(StateKind::master, g);
-  const kernels::OptimizerKernel kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
-  float *m = state_.updated_data(StateKind::first, g), *v = state_.updated_data(StateKind::second, g);
-  if (!update.skips) {
-    for_each_block(numel, bound.source, state_.accumulator_dtype(),
-                   [&](std::int64_t first, const float* gradient, std::int64_t count) {
-                     const auto at = [&](float* array) { return array == nullptr ? nullptr : array + first; };
-                     kernel(count, arguments, master + first, at(m), at(v), gradient);
-                   });
-  }
-  state_.write_weights(g, bound.target);
+      optim::arguments_of(options_.optimizer, due.learning_rate, due.step, group.decay);
+  (kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel)(
+      arguments, &update,
+      {.n = state_.updated(g).size(),
+       .master = state_.updated_data(StateKind::master, g),
+       .m = state_.updated_data(StateKind::first, g),
+       .v = state_.updated_data(StateKind::second, g),
+       .gradient = bound.source,
+       .gradient_dtype = state_.accumulator_dtype(),
+       .weights = state_.weights_are_master(g) ? nullptr : bound.target,
+       .weights_dtype = chain_.compute_dtype});
 }
 
 }  // namespace trireme::engine

@@ -175,6 +175,8 @@ class Engine {
 
  private:
   struct Bound;  // an instruction's views, resolved once
+  void check(std::span<const Batch> batches);
+  void free_peers();
   void run(int program, int instruction);
   void run_program(std::size_t program, std::span<schedule::Span> record);
   std::size_t next_program() const;
@@ -234,13 +236,12 @@ class Engine {
   std::int64_t own_non_finite_ = -1;  // first_non_finite()
   StepReport report_;
   // What STEP works with: as the buffer gradient_norm it is written by report and may outlive the pass.
-  struct Update {
+  struct Due {
     double learning_rate = 0;
     std::int64_t step = 0;
-    double gradient_scale = 1;
-    bool skips = false;
   };
-  Update update_;
+  Due due_;
+  kernels::Update update_;
   bool is_pending_ = false;
   // Steps: of which there is a snapshot, and of which the next STEPs are to make one.
   std::optional<std::int64_t> snapshot_step_, due_snapshot_;

@@ -55,7 +55,7 @@ LossResult Engine::evaluate(const Batch* batch) {
     return {};
   }
   const HeadInput input = forward_to_head(chain_, *batch, parameters_of, arena_.at(0));
-  return chain_.units[head]->loss({*batch, parameters_of(head), input.boundary, {}, {}, 0.0, input.workspace});
+  return loss_of(*chain_.units[head], {*batch, parameters_of(head), input.boundary, {}, {}, 0.0, input.workspace});
 }
 
 void Engine::refresh_weights() {

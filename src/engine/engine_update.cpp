@@ -79,8 +79,8 @@ void Engine::set_norm(double squares) {
   const double limit = options_.gradient_clipping;
   const bool clips = limit > 0 && norm > limit && std::isfinite(norm);
   report_.clip_factor = clips ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
-  update_ = {step_options_.learning_rate, step_options_.step, report_.clip_factor / report_.loss_scale,
-             !std::isfinite(norm)};
+  due_ = {step_options_.learning_rate, step_options_.step};
+  update_ = {.gradient_scale = report_.clip_factor / report_.loss_scale, .skips = !std::isfinite(norm)};
 }
 
 // On all ranks alike: they have the same report.
@@ -107,10 +107,8 @@ void Engine::run_norm() {
   own_squares_ = {};
   for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
     if (!plan_.groups[g].trainable) continue;
-    for_each_block(state_.updated(g).size(), state_.updated_accumulator(g), state_.accumulator_dtype(),
-                   [&](std::int64_t, const float* values, std::int64_t count) {
-                     own_squares_.add(kernels::flat_table().sum_of_squares(count, values));
-                   });
+    kernels::flat_table().sum_of_squares(state_.updated(g).size(), state_.updated_accumulator(g),
+                                         state_.accumulator_dtype(), &own_squares_);
   }
   const bool finite = std::isfinite(own_squares_.value());
   own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);

@@ -51,6 +51,7 @@ class ModelState {
   Range held(StateKind kind, int group) const;
   // fp32; element held().begin. Null for a kind that is not there, and for the masters of a group that is_rounded().
   float* data(StateKind kind, int group) const;
+  bool weights_are_master(int group) const;  // units read the masters themselves
   // Frozen where units compute in less than fp32: nothing is added to it, so it has no master. What units read is all
   // there is, rounded once when it was loaded or drawn, and what a checkpoint gets.
   bool is_rounded(int group) const { return !weights_are_master(group) && !spec_.groups[group].trainable; }
@@ -111,7 +112,6 @@ class ModelState {
   };
   void fill_optimizer_state(float value) const;
   void write_rounded(int group, std::span<const float> values) const;
-  bool weights_are_master(int group) const;
   const Memory& memory_of(schedule::Tier tier) const { return tier == schedule::Tier::host ? host_ : device_; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;

@@ -4,6 +4,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "kernels/cuda/library.h"
 #include "kernels/kernels.h"
 
 namespace trireme::kernels {
@@ -99,15 +100,28 @@ const FlatTable& flat_table(Level level) {
   return of_level(level, baseline::kFlatTable, avx2::kFlatTable, avx512::kFlatTable);
 }
 
-template <class T>
-const Table<T>& table() {
-  return table<T>(level());
+template <>
+const Table<float>& table() {
+  const CudaLibrary* device = current_device();
+  return device != nullptr ? *device->f32 : table<float>(level());
 }
-template const Table<float>& table();
-template const Table<bfloat16>& table();
-template const Table<float16>& table();
-template const Table<double>& table();
+template <>
+const Table<bfloat16>& table() {
+  const CudaLibrary* device = current_device();
+  return device != nullptr ? *device->bf16 : table<bfloat16>(level());
+}
+template <>
+const Table<float16>& table() {
+  const CudaLibrary* device = current_device();
+  return device != nullptr ? *device->f16 : table<float16>(level());
+}
+template <>
+const Table<double>& table() {
+  TRIREME_CHECK(current_device() == nullptr, "devices have no kernels in double");
+  return table<double>(level());
+}
 const FlatTable& flat_table() {
+  if (const CudaLibrary* device = current_device()) return *device->flat;
   return flat_table(level());
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/torch_library.h"
-#include "kernels/gemm_table.h"
+#include "kernels/cuda/library.h"
 
 namespace trireme::kernels {
 namespace {
@@ -17,6 +17,7 @@ thread_local bool threads_to_tell = false;
 std::atomic<bool> loaded = false;
 
 const GemmTable& products() {
+  if (const CudaLibrary* device = current_device()) return *device->gemm;
   static const GemmTable& table = *static_cast<const GemmTable*>(torch_symbol("trireme_gemm_table"));
   loaded = true;
   if (threads_to_tell) {
@@ -57,6 +58,9 @@ void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, 
 template <>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float16* a,
           std::int64_t lda, const float16* b, std::int64_t ldb, float16* c, std::int64_t ldc, bool add) {
+  if (products().f16 != nullptr) {
+    return products().f16(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  }
   constexpr std::int64_t kTile = 256;
   float sums[kTile * kTile];
   for (std::int64_t i = 0; i < m; i += kTile) {
@@ -101,7 +105,7 @@ void set_num_threads(int threads) {
   threads_to_tell = true;
 }
 void release_library_memory() {
-  if (loaded) products().release_memory();
+  if (loaded && current_device() == nullptr) products().release_memory();
 }
 int num_threads() {
   return omp_get_max_threads();

@@ -1,4 +1,4 @@
-// The matrix products of libtrireme_torch.so, which gemm.cpp loads for the first of them.
+// The matrix products of libtrireme_torch.so, which gemm.cpp loads for the first of them, and those of devices.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -11,10 +11,11 @@ struct GemmTable {
   Gemm<float, float> f32;
   Gemm<double, double> f64;
   Gemm<bfloat16, bfloat16> bf16;
+  Gemm<float16, float16> f16;  // null: gemm.cpp rounds tiles of the next
   Gemm<bfloat16, float> bf16_unrounded;
   Gemm<float16, float> f16_unrounded;
-  void (*release_memory)();
-  void (*set_num_threads)(int threads);  // of the calling thread, OpenMP's and the libraries' own
+  void (*release_memory)();              // of the CPU's libraries
+  void (*set_num_threads)(int threads);  // of the calling thread, OpenMP's and the CPU's libraries' own
 };
 
 }  // namespace trireme::kernels

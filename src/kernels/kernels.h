@@ -1,4 +1,5 @@
-// CPU kernels on raw pointers: one table of functions an element type, one instance a kernel level, chosen at run time.
+// Kernels on raw pointers: one table of functions an element type; one instance a kernel level of the CPU, chosen at
+// run time, and one for CUDA devices (device.h says when it is that).
 //
 // Everything is row-major and contiguous unless a stride is given. Sizes: B batch, T sequence, C width, H query heads,
 // K key/value heads, D head size, F feed-forward width, V vocabulary, N rows. Nothing allocates; callers own all
@@ -120,15 +121,15 @@ struct Table {
   void (*embedding_backward)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy,
                              T* dw, bool add, void* workspace);
 
-  // Softmax cross-entropy of logits[N, stride] over the first V columns. Rows with labels[n] < 0 count nothing. Returns
-  // the sum of losses (in double, in row order) and overwrites logits with grad_scale * (softmax - onehot), zero in
-  // ignored rows and in columns V .. stride. soft_cap > 0: logits went through the kernel of that name, and the
-  // gradients are those of what went in.
-  double (*cross_entropy)(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
-                          const std::int32_t* labels, double grad_scale);
+  // Softmax cross-entropy of logits[N, stride] over the first V columns. Rows with labels[n] < 0 count nothing. Adds
+  // the sum of losses (in double, in row order on the CPU, in a fixed order elsewhere) to *total, and overwrites logits
+  // with grad_scale * (softmax - onehot), zero in ignored rows and in columns V .. stride. soft_cap > 0: logits went
+  // through the kernel of that name, and the gradients are those of what went in.
+  void (*cross_entropy)(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
+                        const std::int32_t* labels, double grad_scale, double* total);
   // The same sum without gradients; logits stay.
-  double (*cross_entropy_loss)(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
-                               const std::int32_t* labels);
+  void (*cross_entropy_loss)(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
+                             const std::int32_t* labels, double* total);
 
   // accumulator += slot, or = slot if overwrite.
   void (*accumulate)(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
@@ -136,11 +137,10 @@ struct Table {
   void (*cast_to_float)(std::int64_t n, const T* x, float* y);
 };
 
-// Optimizer and norm on fp32 flat runs: the same in every compute dtype.
+// Optimizer and norm on flat runs: the same in every compute dtype.
 struct OptimizerArguments {  // each optimizer reads those of its formula
   double learning_rate, beta1, beta2, eps, weight_decay;
   double bias_correction1, bias_correction2;  // 1 - beta^t
-  double gradient_scale;                      // the clip factor
   double momentum = 0;
   bool nesterov = false;
 };
@@ -160,10 +160,25 @@ struct ExactSum {
   __attribute__((always_inline)) double value() const { return high - high == 0 ? high + low : high; }
 };
 
-// One step on n elements: updates master and the optimizer's state. m, v: its first and second array, null where it has
-// none. In fp32, in the order of operations of the torch.optim class of that name.
-using OptimizerKernel = void (*)(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v,
-                                 const float* gradient);
+// What becomes known behind the norm, in memory of where the kernel runs.
+struct Update {
+  double gradient_scale = 1;  // clip factor / loss scale
+  bool skips = false;         // nothing moves
+};
+
+struct OptimizerRun {
+  std::int64_t n = 0;
+  float* master = nullptr;
+  float *m = nullptr, *v = nullptr;  // the optimizer's first and second array, null where it has none
+  const void* gradient = nullptr;
+  DType gradient_dtype = DType::f32;  // or bf16
+  void* weights = nullptr;            // null, or gets the new master, rounded
+  DType weights_dtype = DType::bf16;  // or f16
+};
+
+// One step on a run: updates master and the optimizer's state. In fp32, in the order of operations of the torch.optim
+// class of that name.
+using OptimizerKernel = void (*)(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
 
 struct FlatTable {
   OptimizerKernel adamw;    // m, v; decoupled weight decay (Loshchilov and Hutter 2019)
@@ -173,8 +188,9 @@ struct FlatTable {
   // m -> beta2 m + (1 - beta2) g, after a step of learning_rate along sign(beta1 m + (1 - beta1) g); decoupled weight
   // decay (Chen et al. 2023, algorithm 2). sign(0) is 0.
   OptimizerKernel lion;
-  // Of runs that are cut at multiples of 256 elements, the sums' sum is that of the whole. NaN and Inf pass through.
-  ExactSum (*sum_of_squares)(std::int64_t n, const float* x);
+  // Adds to *sum the squares of n elements, f32 or bf16. Of runs that are cut at multiples of 256 elements, the sums'
+  // sum is that of the whole. NaN and Inf pass through.
+  void (*sum_of_squares)(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
 };
 
 enum class Level : std::uint8_t { baseline, avx2, avx512 };
@@ -182,7 +198,8 @@ Level level();  // the best that the CPU has, or what TRIREME_CPU_LEVEL names (E
 std::string_view to_string(Level level);
 
 template <class T>
-const Table<T>& table();  // float, bfloat16, float16, double; of level()
+const Table<T>&
+table();  // float, bfloat16, float16, double; of level(), or of the thread's device, which has no double
 template <class T>
 const Table<T>& table(Level level);  // for tests
 const FlatTable& flat_table();

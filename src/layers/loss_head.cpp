@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/device.h"
 #include "kernels/kernels.h"
 #include "layers/linear.h"
 #include "layout/dispatch.h"
@@ -48,10 +49,6 @@ void for_each_chunk(const LossHeadShape& shape, const Tensor& hidden, const Tens
   }
 }
 
-std::int64_t count_labels(const LossHeadShape& shape, const std::int32_t* labels) {
-  return std::count_if(labels, labels + shape.N, [](std::int32_t label) { return label >= 0; });
-}
-
 }  // namespace
 
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype) {
@@ -68,22 +65,20 @@ std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, in
   return std::max(linear, kernels::product_scratch(dtype, false, shape.rows, shape.C, rows, threads));
 }
 
-LossResult loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
-                             const std::int32_t* labels, const LossHeadWorkspace& workspace) {
-  LossResult result{0.0, count_labels(shape, labels)};
+void loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                       const std::int32_t* labels, double* sum, const LossHeadWorkspace& workspace) {
+  kernels::zero(sum, sizeof(*sum));
   for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
     dispatch(logits.dtype, [&]<class T>(T) {
-      result.sum +=
-          kernels::table<T>().cross_entropy_loss(count, shape.vocabulary, shape.rows, logits.as<T>(), labels + begin);
+      kernels::table<T>().cross_entropy_loss(count, shape.vocabulary, shape.rows, logits.as<T>(), labels + begin, sum);
     });
   });
-  return result;
 }
 
-LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
-                              const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
-                              const GradientPlace& dweight, const LossHeadWorkspace& workspace) {
-  LossResult result{0.0, count_labels(shape, labels)};
+void loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                        const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
+                        const GradientPlace& dweight, double* sum, const LossHeadWorkspace& workspace) {
+  kernels::zero(sum, sizeof(*sum));
   const bool in_float = dweight.is_wanted() && sums_in_float(shape, hidden.dtype);
   if (in_float && dweight.add) {
     dispatch(weight.dtype, [&]<class T>(T) {
@@ -92,8 +87,8 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
   }
   for_each_chunk(shape, hidden, weight, workspace.logits, [&](std::int64_t begin, std::int64_t count, Tensor logits) {
     dispatch(logits.dtype, [&]<class T>(T) {
-      result.sum += kernels::table<T>().cross_entropy(count, shape.vocabulary, shape.rows, shape.soft_cap,
-                                                      logits.as<T>(), labels + begin, grad_scale);
+      kernels::table<T>().cross_entropy(count, shape.vocabulary, shape.rows, shape.soft_cap, logits.as<T>(),
+                                        labels + begin, grad_scale, sum);
     });
     const Tensor& dlogits = logits;
     const bool add = dweight.add || begin > 0;
@@ -109,7 +104,6 @@ LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, 
       kernels::table<T>().cast_from_float(weight.numel(), workspace.dweight.as<float>(), dweight.tensor.as<T>());
     });
   }
-  return result;
 }
 
 }  // namespace trireme

@@ -23,12 +23,12 @@ struct LossHeadWorkspace {
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype);
 std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, int threads);  // of the matrix products
 
-// The sum of losses over rows with a label (>= 0, below V), and their number. hidden [N, C].
-LossResult loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
-                             const std::int32_t* labels, const LossHeadWorkspace& workspace);
+// *sum: of the losses over rows with a label (>= 0, below V). hidden [N, C].
+void loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                       const std::int32_t* labels, double* sum, const LossHeadWorkspace& workspace);
 // The same with gradients, times grad_scale: dhidden [N, C] is overwritten.
-LossResult loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
-                              const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
-                              const GradientPlace& dweight, const LossHeadWorkspace& workspace);
+void loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
+                        const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
+                        const GradientPlace& dweight, double* sum, const LossHeadWorkspace& workspace);
 
 }  // namespace trireme

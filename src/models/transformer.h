@@ -60,6 +60,7 @@ class TransformerEmbedding final : public TransformerUnit {
  public:
   TransformerEmbedding(const TransformerFacts& facts, std::string name, std::vector<int> parameters);
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
+  void check(const Batch& batch) const override;
   void forward(const ForwardArguments& arguments) const override;
   void backward(const BackwardArguments& arguments) const override;
 
@@ -144,7 +145,8 @@ class TransformerHead final : public TransformerUnit {
       : TransformerUnit(facts, std::move(name), std::move(parameters)), norm_(norm), matrix_(matrix) {}
   BoundarySpec output(const BatchShape&) const override { return {}; }
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
-  LossResult loss(const LossArguments& arguments) const override;
+  void check(const Batch& batch) const override;
+  void loss(const LossArguments& arguments) const override;
   void logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const override;
 
  private:

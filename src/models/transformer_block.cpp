@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/random.h"
+#include "kernels/device.h"
 #include "layers/linear.h"
 #include "layout/dispatch.h"
 #include "models/transformer.h"
@@ -12,7 +12,7 @@ namespace {
 
 void copy(const Tensor& from, const Tensor& to) {
   TRIREME_CHECK(to.data != nullptr, "a block copies to memory that it did not place");
-  std::memcpy(to.data, from.data, from.bytes());
+  kernels::copy(to.data, from.data, from.bytes());
 }
 
 void add(const Tensor& x, const Tensor& sum) {
@@ -169,8 +169,8 @@ void TransformerBlock::attend(const Pass& pass, const Tensor& qkv, std::span<std
                 "a batch with a past has a cache for each row, and drops nothing");
   const std::int64_t kept = cache_bytes(1), row = qkv.bytes() / pass.N;
   for (std::int64_t n = 0; n < pass.N; ++n) {
-    std::memcpy(caches[n / batch.shape.sequence] + place_in_sequence(batch, n) * kept,
-                static_cast<const std::byte*>(qkv.data) + (n + 1) * row - kept, kept);
+    kernels::copy(caches[n / batch.shape.sequence] + place_in_sequence(batch, n) * kept,
+                  static_cast<const std::byte*>(qkv.data) + (n + 1) * row - kept, kept);
   }
   attention_cached(pass.shape, qkv, caches, batch.past, starts_of(batch, w), saved.attention, saved.lse, w.attention);
 }

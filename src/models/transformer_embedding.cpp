@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cstring>
 
 #include "base/random.h"
+#include "kernels/device.h"
 #include "layers/embedding.h"
 #include "layout/dispatch.h"
 #include "models/transformer.h"
@@ -14,19 +14,25 @@ std::string place_of(const Batch& batch, std::int64_t n) {
          std::to_string(n % batch.shape.sequence);
 }
 
-// Out of range, any of these would be an index outside some buffer.
-void check_inputs(const Batch& batch, const TransformerFacts& facts) {
+void scale(double factor, const Tensor& x) {
+  if (factor == 1) return;
+  dispatch(x.dtype, [&]<class T>(T) { kernels::table<T>().scale(x.numel(), factor, x.as<T>()); });
+}
+
+}  // namespace
+
+void TransformerEmbedding::check(const Batch& batch) const {
   for (std::int64_t n = 0; n < batch.shape.tokens(); ++n) {
-    if (batch.ids[n] < 0 || batch.ids[n] >= facts.vocabulary) {
+    if (batch.ids[n] < 0 || batch.ids[n] >= facts_.vocabulary) {
       throw Error(
           1202, place_of(batch, n),
-          "token id " + std::to_string(batch.ids[n]) + " is outside 0 .. " + std::to_string(facts.vocabulary - 1),
+          "token id " + std::to_string(batch.ids[n]) + " is outside 0 .. " + std::to_string(facts_.vocabulary - 1),
           "the data must be tokenized with the model's own tokenizer");
     }
-    if (batch.positions[n] < 0 || batch.positions[n] >= facts.max_positions) {
+    if (batch.positions[n] < 0 || batch.positions[n] >= facts_.max_positions) {
       throw Error(1203, place_of(batch, n),
                   "position " + std::to_string(batch.positions[n]) + " is outside 0 .. " +
-                      std::to_string(facts.max_positions - 1),
+                      std::to_string(facts_.max_positions - 1),
                   "shorten the sequences or raise the model's maximum of positions");
     }
     if (batch.starts[n] < 0 || batch.starts[n] > place_in_sequence(batch, n)) {
@@ -35,13 +41,6 @@ void check_inputs(const Batch& batch, const TransformerFacts& facts) {
     }
   }
 }
-
-void scale(double factor, const Tensor& x) {
-  if (factor == 1) return;
-  dispatch(x.dtype, [&]<class T>(T) { kernels::table<T>().scale(x.numel(), factor, x.as<T>()); });
-}
-
-}  // namespace
 
 TransformerEmbedding::TransformerEmbedding(const TransformerFacts& facts, std::string name, std::vector<int> parameters)
     : TransformerUnit(facts, std::move(name), std::move(parameters)),
@@ -79,7 +78,6 @@ UnitCost TransformerEmbedding::describe(Phase phase, const BatchShape& shape) co
 
 void TransformerEmbedding::forward(const ForwardArguments& arguments) const {
   const Batch& batch = arguments.batch;
-  check_inputs(batch, facts_);
   MemoryLayout scratch(arguments.workspace);
   const Workspace w = place_workspace(scratch, Phase::forward, batch.shape);
   const Tensor y = as_matrix(arguments.output[0], batch.shape.tokens(), facts_.C);
@@ -107,7 +105,7 @@ void TransformerEmbedding::backward(const BackwardArguments& arguments) const {
   if (has_positions()) embedding_backward(batch.positions, dy, arguments.gradients[1], w.sort);
   if (facts_.embedding_scale != 1) {
     TRIREME_CHECK(w.gradient.data != nullptr, "the embedding scales in memory that it did not place");
-    if (dy.data != w.gradient.data) std::memcpy(w.gradient.data, dy.data, dy.bytes());
+    if (dy.data != w.gradient.data) kernels::copy(w.gradient.data, dy.data, dy.bytes());
     dy = w.gradient;
     scale(facts_.embedding_scale, dy);
   }

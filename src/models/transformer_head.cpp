@@ -1,14 +1,15 @@
 #include <algorithm>
-#include <cstring>
 
+#include "kernels/device.h"
 #include "kernels/kernels.h"
 #include "layout/dispatch.h"
 #include "models/transformer.h"
 
 namespace trireme {
-namespace {
 
-void check_labels(const Batch& batch, std::int64_t vocabulary) {
+void TransformerHead::check(const Batch& batch) const {
+  if (batch.labels == nullptr) return;
+  const std::int64_t vocabulary = facts_.vocabulary;
   const std::int32_t* end = batch.labels + batch.shape.tokens();
   const std::int32_t* wrong = std::find_if(batch.labels, end, [=](std::int32_t label) { return label >= vocabulary; });
   if (wrong != end) {
@@ -20,8 +21,6 @@ void check_labels(const Batch& batch, std::int64_t vocabulary) {
                 "the data must be tokenized with the model's own tokenizer");
   }
 }
-
-}  // namespace
 
 LossHeadShape TransformerHead::loss_shape(const BatchShape& shape) const {
   return {.N = shape.tokens(),
@@ -69,23 +68,23 @@ UnitCost TransformerHead::describe(Phase phase, const BatchShape& shape) const {
   return cost;
 }
 
-LossResult TransformerHead::loss(const LossArguments& arguments) const {
+void TransformerHead::loss(const LossArguments& arguments) const {
   const Batch& batch = arguments.batch;
   const LossHeadShape shape = loss_shape(batch.shape);
-  check_labels(batch, shape.vocabulary);
   MemoryLayout scratch(arguments.workspace);
   const LossWorkspace w = place_loss(scratch, batch.shape);
   const auto& p = arguments.parameters;
   const Tensor x = as_matrix(arguments.input[0], shape.N, shape.C);
   const NormWeights norm = norm_weights(p, norm_);
   norm_forward(facts_.norm, x, norm, w.normed, w.norm);
-  if (arguments.gradients.empty()) return loss_head_forward(shape, w.normed, p[matrix_], batch.labels, w.head);
+  if (arguments.gradients.empty()) {
+    return loss_head_forward(shape, w.normed, p[matrix_], batch.labels, arguments.sum, w.head);
+  }
   const Tensor dx = as_matrix(arguments.grad_input[0], shape.N, shape.C);
   const Tensor& dnormed = dx;  // the norm's backward works in place
-  const LossResult result = loss_head_backward(shape, w.normed, p[matrix_], batch.labels, arguments.grad_scale, dnormed,
-                                               arguments.gradients[matrix_], w.head);
+  loss_head_backward(shape, w.normed, p[matrix_], batch.labels, arguments.grad_scale, dnormed,
+                     arguments.gradients[matrix_], arguments.sum, w.head);
   norm_backward(facts_.norm, x, norm, w.norm, dnormed, dx, false, norm_gradients(arguments.gradients, norm_));
-  return result;
 }
 
 void TransformerHead::logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions,
@@ -95,10 +94,10 @@ void TransformerHead::logits(const ForwardArguments& arguments, std::span<const 
   TRIREME_CHECK(std::ssize(positions) == B, "logits: one position a row of the batch");
   MemoryLayout scratch(arguments.workspace);
   const LogitsWorkspace w = place_logits(scratch, B);
-  const auto row_bytes = static_cast<std::size_t>(C * size_of(facts_.dtype));
+  const std::int64_t row_bytes = C * size_of(facts_.dtype);
   for (std::int64_t b = 0; b < B; ++b) {
     TRIREME_CHECK(positions[b] >= 0 && positions[b] < shape.sequence, "logits: a position is outside its row");
-    std::memcpy(
+    kernels::copy(
         static_cast<std::byte*>(w.rows.data) + b * row_bytes,
         static_cast<const std::byte*>(arguments.input[0].data) + (b * shape.sequence + positions[b]) * row_bytes,
         row_bytes);

@@ -30,7 +30,7 @@ double initial_state(const OptimizerOptions& options) {
 }
 
 kernels::OptimizerArguments arguments_of(const OptimizerOptions& options, double learning_rate, std::int64_t step,
-                                         double gradient_scale, bool decays) {
+                                         bool decays) {
   const auto t = static_cast<double>(step);
   return {.learning_rate = learning_rate,
           .beta1 = options.beta1,
@@ -39,7 +39,6 @@ kernels::OptimizerArguments arguments_of(const OptimizerOptions& options, double
           .weight_decay = decays ? options.weight_decay : 0.0,
           .bias_correction1 = 1.0 - std::pow(options.beta1, t),
           .bias_correction2 = 1.0 - std::pow(options.beta2, t),
-          .gradient_scale = gradient_scale,
           .momentum = options.momentum,
           .nesterov = options.nesterov};
 }

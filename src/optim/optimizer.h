@@ -34,6 +34,6 @@ double initial_state(const OptimizerOptions& options);
 
 // What the kernel of step 1, 2, ... takes. decays: whether the elements have weight decay.
 kernels::OptimizerArguments arguments_of(const OptimizerOptions& options, double learning_rate, std::int64_t step,
-                                         double gradient_scale, bool decays);
+                                         bool decays);
 
 }  // namespace trireme::optim

@@ -110,9 +110,11 @@ void measure_memory(double seconds, schedule::Rates& rates) {
       seconds, [&] { kernels::table<float>().accumulate(kNumel, gradient.data(), first.data(), false); });
   rates.bytes_moved_per_s = 3 * 4 * kNumel / add;
   std::fill(first.begin(), first.end(), 0.0f);
-  const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1.0};
+  const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
+  const kernels::Update update;
   const double step = median_seconds(seconds, [&] {
-    kernels::flat_table().adamw(kNumel, arguments, weights.data(), first.data(), second.data(), gradient.data());
+    kernels::flat_table().adamw(arguments, &update,
+                                {kNumel, weights.data(), first.data(), second.data(), gradient.data()});
   });
   rates.optimizer_bytes_per_s = 7 * 4 * kNumel / step;
 }

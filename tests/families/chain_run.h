@@ -115,8 +115,8 @@ class ChainRun {
     }
     used_.assign(chain_.parameters.size(), false);
     std::vector<std::byte> workspace = backward_workspace(last, batch.shape);
-    const LossResult loss = chain_.units[last]->loss(
-        {batch, views_[last], hidden[last - 1], dhidden[last - 1], places_of(last), 1.0, workspace.data()});
+    const LossResult loss = loss_of(*chain_.units[last], {batch, views_[last], hidden[last - 1], dhidden[last - 1],
+                                                          places_of(last), 1.0, workspace.data()});
     for (std::size_t u = last; u-- > 0;) {
       workspace = backward_workspace(u, batch.shape);
       chain_.units[u]->backward({batch, views_[u], u == 0 ? none_ : hidden[u - 1], dhidden[u],

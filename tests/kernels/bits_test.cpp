@@ -53,8 +53,10 @@ TEST(Bits, OptimizersGiveTheSameAtAnyOffset) {
   SCOPED_TRACE(numbers.seed());
   constexpr std::int64_t n = 70001;  // worth three threads, of which the pieces use one
   const Threads threads(3);
-  const OptimizerArguments a{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 0.7, 0.8, true};
-  const auto master = numbers.normal<float>(n), m = numbers.normal<float>(n), g = numbers.normal<float>(n);
+  const OptimizerArguments a{1e-3, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 0.8, true};
+  const Update update{.gradient_scale = 0.7};
+  const auto master = numbers.normal<float>(n), m = numbers.normal<float>(n);
+  const auto g = numbers.normal<bfloat16>(n);
   std::vector<float> squares = numbers.normal<float>(n);
   for (float& x : squares) x *= x;
   struct Case {
@@ -71,13 +73,20 @@ TEST(Bits, OptimizersGiveTheSameAtAnyOffset) {
                                                    {&FlatTable::lion, m, true}}) {
       const OptimizerKernel step = flat_table(level).*kernel;
       auto master1 = master, m1 = first, v1 = squares, master2 = master, m2 = first, v2 = squares;
-      step(n, a, master1.data(), has_first ? m1.data() : nullptr, v1.data(), g.data());
-      in_pieces(n, [&](std::int64_t i, std::int64_t length) {
-        step(length, a, master2.data() + i, has_first ? m2.data() + i : nullptr, v2.data() + i, g.data() + i);
-      });
+      std::vector<float16> rounded1(n), rounded2(n);
+      const auto run = [&](std::int64_t i, std::int64_t length, auto& w, auto& first, auto& second, auto& rounded) {
+        step(a, &update,
+             {length, w.data() + i, has_first ? first.data() + i : nullptr, second.data() + i, g.data() + i,
+              DType::bf16, rounded.data() + i, DType::f16});
+      };
+      run(0, n, master1, m1, v1, rounded1);
+      in_pieces(n, [&](std::int64_t i, std::int64_t length) { run(i, length, master2, m2, v2, rounded2); });
       EXPECT_FALSE(same_bits(master1, master));
       EXPECT_EQ(same_bits(m1, first), !has_first);
       EXPECT_TRUE(same_bits(master1, master2) && same_bits(m1, m2) && same_bits(v1, v2)) << to_string(level);
+      std::vector<float16> expected(n);
+      table<float16>(level).cast_from_float(n, master1.data(), expected.data());
+      EXPECT_TRUE(same_bits(rounded1, rounded2) && same_bits(rounded1, expected)) << to_string(level);
     }
   }
 }
@@ -150,8 +159,9 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
   k.embedding_backward(N, C, V, ids.data(), dy.data(), table_gradient.data(), false, workspace.data());
   keep(table_gradient);
   auto logits = numbers.normal<T>(N * (V + 12), 5.0);
-  const double evaluated = k.cross_entropy_loss(N, V, V + 12, logits.data(), labels.data());
-  const double loss = k.cross_entropy(N, V, V + 12, 0, logits.data(), labels.data(), 0.1);
+  double evaluated = 0, loss = 0;
+  k.cross_entropy_loss(N, V, V + 12, logits.data(), labels.data(), &evaluated);
+  k.cross_entropy(N, V, V + 12, 0, logits.data(), labels.data(), 0.1, &loss);
   keep(std::vector<double>{evaluated, loss}), keep(logits);
   return results;
 }
@@ -179,13 +189,17 @@ TEST(Bits, SumOfSquaresIsTheSameOnAnyNumberOfThreadsAndAtEveryLevel) {
   const auto x = numbers.normal<float>(1'200'007);
   double exact = 0;
   for (const float value : x) exact += static_cast<double>(value) * value;
-  const double first = flat_table(Level::baseline).sum_of_squares(std::ssize(x), x.data()).value();
+  std::vector<bfloat16> narrow;
+  std::vector<float> widened;
+  for (const float value : x) widened.push_back(narrow.emplace_back(value));
+  const double first = sum_of_squares(flat_table(Level::baseline), x);
+  const double first_narrow = sum_of_squares(flat_table(Level::baseline), widened);
   EXPECT_NEAR(first, exact, 1e-12 * exact);
   for (const Level level : levels_here()) {
     for (const int threads : {1, 2, 3}) {
       const Threads set(threads);
-      EXPECT_EQ(flat_table(level).sum_of_squares(std::ssize(x), x.data()).value(), first)
-          << to_string(level) << threads;
+      EXPECT_EQ(sum_of_squares(flat_table(level), x), first) << to_string(level) << threads;
+      EXPECT_EQ(sum_of_squares(flat_table(level), narrow), first_narrow) << to_string(level) << threads;
     }
   }
 }

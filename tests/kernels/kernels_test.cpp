@@ -14,9 +14,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 // torch.optim.AdamW's formula in double.
 struct ReferenceAdamW {
   std::vector<double> master, m, v;
-  void step(const OptimizerArguments& a, const std::vector<float>& gradient) {
+  void step(const OptimizerArguments& a, const Update& update, const std::vector<float>& gradient) {
     for (std::size_t i = 0; i < master.size(); ++i) {
-      const double g = gradient[i] * a.gradient_scale;
+      const double g = gradient[i] * update.gradient_scale;
       master[i] *= 1 - a.learning_rate * a.weight_decay;
       m[i] += (g - m[i]) * (1 - a.beta1);
       v[i] = v[i] * a.beta2 + g * g * (1 - a.beta2);
@@ -39,10 +39,10 @@ TEST(Kernels, AdamWFollowsTorchsFormulaOverFiftySteps) {
       a.learning_rate = 1e-3 * step / 50;
       a.bias_correction1 = 1 - std::pow(a.beta1, step);
       a.bias_correction2 = 1 - std::pow(a.beta2, step);
-      a.gradient_scale = step % 3 == 0 ? 0.37 : 1.0;
+      const Update update{.gradient_scale = step % 3 == 0 ? 0.37 : 1.0};
       const auto gradient = numbers.normal<float>(n);
-      flat_table(level).adamw(n, a, master.data(), m.data(), v.data(), gradient.data());
-      reference.step(a, gradient);
+      flat_table(level).adamw(a, &update, {n, master.data(), m.data(), v.data(), gradient.data()});
+      reference.step(a, update, gradient);
     }
     double difference = 0, norm = 0;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -58,13 +58,13 @@ TEST(Kernels, SumOfSquaresLetsNanAndInfinityThrough) {
     for (const std::int64_t place : {0, 5, 39, 40}) {
       std::vector<float> x(41, 1.0f);
       x[place] = kNan;
-      EXPECT_TRUE(std::isnan(flat_table(level).sum_of_squares(41, x.data()).value()));
+      EXPECT_TRUE(std::isnan(sum_of_squares(flat_table(level), x)));
       x[place] = -kInfinity;
-      EXPECT_EQ(flat_table(level).sum_of_squares(41, x.data()).value(), kInfinity);
+      EXPECT_EQ(sum_of_squares(flat_table(level), x), kInfinity);
       x[place] = 1e30f;  // its square is beyond float, not beyond double
-      EXPECT_NEAR(flat_table(level).sum_of_squares(41, x.data()).value(), 1e60, 1e54);
+      EXPECT_NEAR(sum_of_squares(flat_table(level), x), 1e60, 1e54);
     }
-    EXPECT_EQ(flat_table(level).sum_of_squares(0, nullptr).value(), 0.0);
+    EXPECT_EQ(sum_of_squares(flat_table(level), std::vector<float>()), 0.0);
   }
 }
 
@@ -113,8 +113,9 @@ TEST(Kernels, CrossEntropyHoldsForExtremeLogits) {
     std::vector<float> row(stride, -1e4f);
     row[20] = 1e4f;
     const auto loss = [&](std::vector<float> logits, std::int32_t label) {
-      const double evaluated = k.cross_entropy_loss(1, V, stride, logits.data(), &label);
-      const double trained = k.cross_entropy(1, V, stride, 0, logits.data(), &label, 1.0);
+      double evaluated = 0, trained = 0;
+      k.cross_entropy_loss(1, V, stride, logits.data(), &label, &evaluated);
+      k.cross_entropy(1, V, stride, 0, logits.data(), &label, 1.0, &trained);
       EXPECT_EQ(std::isnan(evaluated), std::isnan(trained));
       EXPECT_TRUE(std::isnan(trained) || evaluated == trained);
       return trained;
@@ -140,7 +141,8 @@ TEST(Kernels, CrossEntropyGradientsAreZeroWhereNothingCounts) {
   const std::vector<std::int32_t> labels{5, -1, 36};
   for (const Level level : levels_here()) {
     auto logits = numbers.normal<float>(N * stride, 3.0);
-    table<float>(level).cross_entropy(N, V, stride, 0, logits.data(), labels.data(), 0.5);
+    double total = 0;
+    table<float>(level).cross_entropy(N, V, stride, 0, logits.data(), labels.data(), 0.5, &total);
     for (std::int64_t n = 0; n < N; ++n) {
       double sum = 0;
       for (std::int64_t v = 0; v < stride; ++v) {

@@ -51,6 +51,14 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
+// float or bfloat16.
+template <class T>
+double sum_of_squares(const FlatTable& table, const std::vector<T>& x) {
+  ExactSum sum;
+  table.sum_of_squares(std::ssize(x), x.data(), dtype_of<T>, &sum);
+  return sum.value();
+}
+
 // Sets the compute threads for a while.
 class Threads {
  public:

@@ -235,12 +235,13 @@ struct Micro {
   void embed() {
     const Tensor w[] = {Tensor(weights.data(), DType::f32, {256, 12})};
     const Tensor out[] = {Tensor(hidden.data(), DType::f32, {2, 3, 12})};
+    for (const auto& unit : chain.units) unit->check(batch());
     chain.units[0]->forward({batch(), w, {}, out, nullptr, workspace.data()});
   }
   LossResult loss() {
     const Tensor w[] = {Tensor(norm.data(), DType::f32, {1, 12}), Tensor(weights.data(), DType::f32, {256, 12})};
     const Tensor in[] = {Tensor(hidden.data(), DType::f32, {2, 3, 12})};
-    return chain.units.back()->loss({batch(), w, in, {}, {}, 1.0, workspace.data()});
+    return loss_of(*chain.units.back(), {batch(), w, in, {}, {}, 1.0, workspace.data()});
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "kernels/support.h"
 #include "support/oracle.h"
@@ -109,11 +110,12 @@ std::vector<float> train(const Course& course, const OptimizerOptions& options, 
   std::vector<std::vector<float>> state(optimizer.state.size(),
                                         std::vector<float>(kSize, static_cast<float>(initial_state(options))));
   for (std::size_t i = 0; i < kSteps; ++i) {
-    const auto arguments =
-        arguments_of(options, course.rates[i], static_cast<std::int64_t>(i) + 1, course.scales[i], true);
+    const auto arguments = arguments_of(options, course.rates[i], static_cast<std::int64_t>(i) + 1, true);
+    const kernels::Update update{.gradient_scale = course.scales[i]};
     (kernels::flat_table(level).*optimizer.kernel)(
-        kSize, arguments, weights.data(), state.empty() ? nullptr : state[0].data(),
-        state.size() < 2 ? nullptr : state[1].data(), course.gradients[i].data());
+        arguments, &update,
+        {kSize, weights.data(), state.empty() ? nullptr : state[0].data(), state.size() < 2 ? nullptr : state[1].data(),
+         course.gradients[i].data()});
   }
   return weights;
 }
@@ -139,8 +141,8 @@ TEST(Optimizers, FollowTorchOverFiftySteps) {
 
 TEST(Optimizers, DecayOnlyWhatDecays) {
   for (const Case& one : kCases) {
-    EXPECT_EQ(arguments_of(one.options, 1, 1, 1, true).weight_decay, one.options.weight_decay);
-    EXPECT_EQ(arguments_of(one.options, 1, 1, 1, false).weight_decay, 0);
+    EXPECT_EQ(arguments_of(one.options, 1, 1, true).weight_decay, one.options.weight_decay);
+    EXPECT_EQ(arguments_of(one.options, 1, 1, false).weight_decay, 0);
   }
 }
 
@@ -149,10 +151,31 @@ TEST(Optimizers, LionStandsStillWithoutGradient) {
   const OptimizerOptions options{.kind = Optimizer::lion};
   for (const kernels::Level level : kernels::levels_here()) {
     std::vector<float> weights(21, 0.5f), momentum(21), gradient(21);
-    kernels::flat_table(level).lion(21, arguments_of(options, 0.1, 1, 1, true), weights.data(), momentum.data(),
-                                    nullptr, gradient.data());
+    const kernels::Update update;
+    kernels::flat_table(level).lion(arguments_of(options, 0.1, 1, true), &update,
+                                    {21, weights.data(), momentum.data(), nullptr, gradient.data()});
     EXPECT_EQ(weights, std::vector<float>(21, 0.5f));
     EXPECT_EQ(momentum, std::vector<float>(21));
+  }
+}
+
+// A skipped step moves nothing, whatever its gradients are.
+TEST(Optimizers, SkipMovesNothing) {
+  const kernels::Update skip{.skips = true};
+  for (const Case& one : kCases) {
+    const optim::Optimizer& optimizer = optimizer_of(one.options);
+    for (const kernels::Level level : kernels::levels_here()) {
+      std::vector<float> weights(21, 0.5f), first(21, 0.25f), second(21, 0.125f);
+      const std::vector<float> gradient(21, std::numeric_limits<float>::quiet_NaN());
+      std::vector<bfloat16> rounded(21, bfloat16(2.0f));
+      (kernels::flat_table(level).*optimizer.kernel)(
+          arguments_of(one.options, 0.1, 1, true), &skip,
+          {21, weights.data(), first.data(), second.data(), gradient.data(), DType::f32, rounded.data()});
+      EXPECT_EQ(weights, std::vector<float>(21, 0.5f));
+      EXPECT_EQ(first, std::vector<float>(21, 0.25f));
+      EXPECT_EQ(second, std::vector<float>(21, 0.125f));
+      EXPECT_EQ(static_cast<float>(rounded[20]), 2.0f);
+    }
   }
 }
 

@@ -104,9 +104,9 @@ TEST_P(Units, Head) {
     const Buffer input(x, dtype()), grad_input(x, dtype());
     const Buffer workspace(unit.describe(Phase::backward, batch.shape).workspace_bytes);
     const Tensor in[] = {input.tensor()}, din[] = {grad_input.tensor()};
-    const LossResult evaluated = unit.loss({batch, p, in, {}, {}, scale, workspace.data()});
+    const LossResult evaluated = loss_of(unit, {batch, p, in, {}, {}, scale, workspace.data()});
     const Gradients gradients(expected, 1, dtype(), add, random_);
-    const LossResult trained = unit.loss({batch, p, in, din, gradients.places, scale, workspace.data()});
+    const LossResult trained = loss_of(unit, {batch, p, in, din, gradients.places, scale, workspace.data()});
 
     EXPECT_EQ(evaluated.sum, trained.sum);
     EXPECT_EQ(evaluated.weight, trained.weight);
@@ -187,7 +187,7 @@ LossResult run_backward(const Chain& chain, ModelRun& run, const Batch& batch, d
     const std::vector<Tensor> input = u == 0 ? std::vector<Tensor>{} : one(run.boundaries[u - 1]);
     const std::vector<Tensor> grad_input = u == 0 ? std::vector<Tensor>{} : one(grads[u - 1].tensor());
     if (u == last) {
-      result = unit.loss({batch, run.parameters[u], input, grad_input, places, scale, workspace.data()});
+      result = loss_of(unit, {batch, run.parameters[u], input, grad_input, places, scale, workspace.data()});
     } else {
       unit.backward({batch, run.parameters[u], input, one(grads[u].tensor()), grad_input, places, run.saved[u].data(),
                      workspace.data()});

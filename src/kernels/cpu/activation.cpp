@@ -1,8 +1,8 @@
 // Activations alone and as the gate of a product.
 #include "kernels/activation.h"
 
-#include "kernels/cpu/level.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {

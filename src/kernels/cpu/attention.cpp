@@ -6,9 +6,9 @@
 // Workspace of a thread: scores and their gradients [rows, T] in Acc, the same in T for the products to read, a block
 // of head outputs [rows, D], the key and value gradients [T, D] and a row of dropout's factors, all in Acc.
 #include "kernels/cpu/attention_workspace.h"
-#include "kernels/cpu/level.h"
 #include "kernels/cpu/random.h"
 #include "kernels/cpu/softmax.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {

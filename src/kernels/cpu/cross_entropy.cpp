@@ -1,5 +1,5 @@
-#include "kernels/cpu/level.h"
 #include "kernels/cpu/softmax.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {
@@ -46,7 +46,7 @@ TRIREME_INLINE void write_gradient(int64_t V, int64_t stride, T* logits, const S
   memset(static_cast<void*>(logits + V), 0, (stride - V) * sizeof(T));
 }
 
-// Sums row_loss(n) over the rows with a label, in row order whatever the threads do.
+// Sums row_loss(n) over the rows, in row order whatever the threads do.
 template <class RowLoss>
 TRIREME_INLINE double sum_of_losses(int64_t N, int64_t stride, RowLoss row_loss) {
   constexpr int64_t kRows = 256;
@@ -65,9 +65,9 @@ TRIREME_INLINE double sum_of_losses(int64_t N, int64_t stride, RowLoss row_loss)
 }  // namespace
 
 template <class T>
-double cross_entropy(int64_t N, int64_t V, int64_t stride, double soft_cap, T* logits, const int32_t* labels,
-                     double grad_scale) {
-  return sum_of_losses(N, stride, [=](int64_t n) {
+void cross_entropy(int64_t N, int64_t V, int64_t stride, double soft_cap, T* logits, const int32_t* labels,
+                   double grad_scale, double* total) {
+  *total += sum_of_losses(N, stride, [=](int64_t n) {
     T* row = logits + n * stride;
     if (labels[n] < 0) {
       memset(static_cast<void*>(row), 0, stride * sizeof(T));
@@ -86,16 +86,16 @@ double cross_entropy(int64_t N, int64_t V, int64_t stride, double soft_cap, T* l
 }
 
 template <class T>
-double cross_entropy_loss(int64_t N, int64_t V, int64_t stride, const T* logits, const int32_t* labels) {
-  return sum_of_losses(N, stride, [=](int64_t n) {
+void cross_entropy_loss(int64_t N, int64_t V, int64_t stride, const T* logits, const int32_t* labels, double* total) {
+  *total += sum_of_losses(N, stride, [=](int64_t n) {
     const T* row = logits + n * stride;
     return labels[n] < 0 ? 0.0 : loss_of(softmax_of(V, row), row + labels[n]);
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                    \
-  template double cross_entropy(int64_t, int64_t, int64_t, double, T*, const int32_t*, double); \
-  template double cross_entropy_loss(int64_t, int64_t, int64_t, const T*, const int32_t*);
+#define TRIREME_INSTANCES(T)                                                                           \
+  template void cross_entropy(int64_t, int64_t, int64_t, double, T*, const int32_t*, double, double*); \
+  template void cross_entropy_loss(int64_t, int64_t, int64_t, const T*, const int32_t*, double*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

@@ -1,6 +1,6 @@
 // add, scale, soft_cap, accumulate and the casts.
-#include "kernels/cpu/level.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {

@@ -1,6 +1,6 @@
-// The optimizers' and the norm's kernels on fp32 flat runs.
-#include "kernels/cpu/level.h"
+// The optimizers' and the norm's kernels on flat runs.
 #include "kernels/cpu/vector.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 
@@ -18,22 +18,48 @@ TRIREME_INLINE void for_each_element(int64_t n, Step step) {
   });
 }
 
+// new weight = formula(i, lanes, weight, gradient * scale), for every vector of the run.
+template <class G, class W, class Formula>
+TRIREME_INLINE void update_typed(const OptimizerRun& run, double gradient_scale, Formula formula) {
+  float* master = run.master;
+  const G* gradient = static_cast<const G*>(run.gradient);
+  W* weights = static_cast<W*>(run.weights);
+  const auto scale = scalar(gradient_scale);
+  for_each_element(run.n, [=](int64_t i, auto lanes) {
+    const auto next = formula(i, lanes, load(master + i, lanes), load(gradient + i, lanes) * scale);
+    store(master + i, next, lanes);
+    if constexpr (sizeof(W) < sizeof(float)) store(weights + i, next, lanes);
+  });
+}
+
+template <class Formula>
+TRIREME_INLINE void update_elements(const Update* update, const OptimizerRun& run, Formula formula) {
+  if (update->skips) return;
+  const double scale = update->gradient_scale;
+  const bool half = run.weights_dtype == DType::f16;
+  if (run.gradient_dtype == DType::f32) {
+    if (run.weights == nullptr) return update_typed<float, float>(run, scale, formula);
+    if (half) return update_typed<float, float16>(run, scale, formula);
+    return update_typed<float, bfloat16>(run, scale, formula);
+  }
+  if (run.weights == nullptr) return update_typed<bfloat16, float>(run, scale, formula);
+  if (half) return update_typed<bfloat16, float16>(run, scale, formula);
+  return update_typed<bfloat16, bfloat16>(run, scale, formula);
+}
+
 // decoupled: weight decay shrinks the weights (AdamW); otherwise it is part of the gradient (Adam).
 template <bool decoupled>
-TRIREME_INLINE void adam_step(int64_t n, const OptimizerArguments& a, float* master, float* m, float* v,
-                              const float* gradient) {
+TRIREME_INLINE void adam_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  float *m = run.m, *v = run.v;
   const auto keep = scalar(1 - a.learning_rate * a.weight_decay);
   const auto decay = scalar(a.weight_decay);
-  const auto scale = scalar(a.gradient_scale);
   const auto rate1 = scalar(1 - a.beta1);
   const auto beta2 = scalar(a.beta2);
   const auto rate2 = scalar(1 - a.beta2);
   const auto root_correction2 = scalar(::sqrt(a.bias_correction2));
   const auto eps = scalar(a.eps);
   const auto step = scalar(-a.learning_rate / a.bias_correction1);
-  for_each_element(n, [=](int64_t i, auto lanes) {
-    auto weight = load(master + i, lanes);
-    auto g = load(gradient + i, lanes) * scale;
+  update_elements(update, run, [=](int64_t i, auto lanes, Vector<float> weight, Vector<float> g) {
     if constexpr (decoupled) {
       weight = weight * keep;
     } else {
@@ -45,66 +71,63 @@ TRIREME_INLINE void adam_step(int64_t n, const OptimizerArguments& a, float* mas
     const auto denominator = square_root(new_v) / root_correction2 + eps;
     store(m + i, new_m, lanes);
     store(v + i, new_v, lanes);
-    store(master + i, multiply_add(new_m / denominator, step, weight), lanes);
+    return multiply_add(new_m / denominator, step, weight);
   });
 }
 
 }  // namespace
 
-void adamw(int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient) {
-  adam_step<true>(n, a, master, m, v, gradient);
+void adamw(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  adam_step<true>(a, update, run);
 }
 
-void adam(int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient) {
-  adam_step<false>(n, a, master, m, v, gradient);
+void adam(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  adam_step<false>(a, update, run);
 }
 
-void sgd(int64_t n, const OptimizerArguments& a, float* master, float* m, float*, const float* gradient) {
-  const auto scale = scalar(a.gradient_scale);
+void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  float* m = run.m;
   const auto decay = scalar(a.weight_decay);
   const auto momentum = scalar(a.momentum);
   const auto step = scalar(-a.learning_rate);
   const bool nesterov = a.nesterov;
-  for_each_element(n, [=](int64_t i, auto lanes) {
-    const auto weight = load(master + i, lanes);
-    auto g = multiply_add(weight, decay, load(gradient + i, lanes) * scale);
+  update_elements(update, run, [=](int64_t i, auto lanes, Vector<float> weight, Vector<float> g) {
+    g = multiply_add(weight, decay, g);
     if (m != nullptr) {
       const auto buffer = multiply_add(load(m + i, lanes), momentum, g);
       store(m + i, buffer, lanes);
       g = nesterov ? multiply_add(buffer, momentum, g) : buffer;
     }
-    store(master + i, multiply_add(g, step, weight), lanes);
+    return multiply_add(g, step, weight);
   });
 }
 
-void adagrad(int64_t n, const OptimizerArguments& a, float* master, float* m, float*, const float* gradient) {
-  const auto scale = scalar(a.gradient_scale);
+void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  float* m = run.m;
   const auto decay = scalar(a.weight_decay);
   const auto eps = scalar(a.eps);
   const auto step = scalar(-a.learning_rate);
-  for_each_element(n, [=](int64_t i, auto lanes) {
-    const auto weight = load(master + i, lanes);
-    const auto g = multiply_add(weight, decay, load(gradient + i, lanes) * scale);
+  update_elements(update, run, [=](int64_t i, auto lanes, Vector<float> weight, Vector<float> g) {
+    g = multiply_add(weight, decay, g);
     const auto sum = multiply_add(g, g, load(m + i, lanes));
     store(m + i, sum, lanes);
-    store(master + i, multiply_add(g / (square_root(sum) + eps), step, weight), lanes);
+    return multiply_add(g / (square_root(sum) + eps), step, weight);
   });
 }
 
-void lion(int64_t n, const OptimizerArguments& a, float* master, float* m, float*, const float* gradient) {
+void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  float* m = run.m;
   const auto keep = scalar(1 - a.learning_rate * a.weight_decay);
-  const auto scale = scalar(a.gradient_scale);
   const auto beta1 = scalar(a.beta1);
   const auto rate1 = scalar(1 - a.beta1);
   const auto beta2 = scalar(a.beta2);
   const auto rate2 = scalar(1 - a.beta2);
   const auto step = scalar(-a.learning_rate);
-  for_each_element(n, [=](int64_t i, auto lanes) {
-    const auto g = load(gradient + i, lanes) * scale;
+  update_elements(update, run, [=](int64_t i, auto lanes, Vector<float> weight, Vector<float> g) {
     const auto old_m = load(m + i, lanes);
     const auto direction = sign(multiply_add(g, rate1, old_m * beta1));
     store(m + i, multiply_add(g, rate2, old_m * beta2), lanes);
-    store(master + i, multiply_add(direction, step, load(master + i, lanes) * keep), lanes);
+    return multiply_add(direction, step, weight * keep);
   });
 }
 
@@ -112,7 +135,15 @@ namespace {
 
 constexpr int64_t kChunk = 256;  // wherever ranks' slices begin, a chunk begins
 
-TRIREME_INLINE double sum_of_chunk(int64_t n, const float* x) {
+TRIREME_INLINE double value_of(const float* x) {
+  return *x;
+}
+TRIREME_INLINE double value_of(const bfloat16* x) {
+  return __builtin_bit_cast(float, static_cast<uint32_t>(x->bits) << 16);
+}
+
+template <class T>
+TRIREME_INLINE double sum_of_chunk(int64_t n, const T* x) {
   constexpr int64_t kLanes = Vector<double>::kLanes;
   Vector<double> even = {}, odd = {};
   int64_t i = 0;
@@ -122,23 +153,25 @@ TRIREME_INLINE double sum_of_chunk(int64_t n, const float* x) {
     odd = multiply_add(b, b, odd);
   }
   double rest = 0;  // squares of floats are exact in double, so the fused form changes nothing above either
-  for (; i < n; ++i) rest += static_cast<double>(x[i]) * x[i];
+  for (; i < n; ++i) {
+    const double value = value_of(x + i);
+    rest += value * value;
+  }
   return sum_of_lanes(even + odd) + rest;
 }
 
-TRIREME_INLINE ExactSum sum_of_block(int64_t n, const float* x) {
+template <class T>
+TRIREME_INLINE ExactSum sum_of_block(int64_t n, const T* x) {
   ExactSum sum;
   for (int64_t i = 0; i < n; i += kChunk) sum.add(sum_of_chunk(smaller_of(n - i, kChunk), x + i));
   return sum;
 }
 
-}  // namespace
-
-ExactSum sum_of_squares(int64_t n, const float* x) {
+template <class T>
+TRIREME_INLINE void add_squares(int64_t n, const T* x, ExactSum& total) {
   constexpr int64_t kBlock = 64 * kChunk, kBlocks = 64;
-  ExactSum total;
   for (int64_t first = 0; first < n; first += kBlock * kBlocks) {
-    const float* run = x + first;
+    const T* run = x + first;
     const int64_t left = smaller_of(n - first, kBlock * kBlocks);
     const int64_t blocks = (left + kBlock - 1) / kBlock;
     ExactSum sums[kBlocks];
@@ -148,7 +181,13 @@ ExactSum sum_of_squares(int64_t n, const float* x) {
     });
     for (int64_t b = 0; b < blocks; ++b) total.add(sums[b]);
   }
-  return total;
+}
+
+}  // namespace
+
+void sum_of_squares(int64_t n, const void* x, DType dtype, ExactSum* sum) {
+  if (dtype == DType::bf16) return add_squares(n, static_cast<const bfloat16*>(x), *sum);
+  add_squares(n, static_cast<const float*>(x), *sum);
 }
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,5 +1,5 @@
 #include "kernels/cpu/column_sums.h"
-#include "kernels/cpu/level.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 namespace {

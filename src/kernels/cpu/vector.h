@@ -283,7 +283,7 @@ TRIREME_INLINE void store(float16* p, Vector<float> x) {
   for (int i = 0; i < kParts; ++i) store_half(p + i * Vector<float>::kPartLanes, x.part[i]);
 }
 
-// Doubles from floats, and back, rounded.
+// Doubles from floats.
 TRIREME_INLINE Vector<double> load_double(const float* p) {
   Vector<double> y;
   using Narrow = RegisterOf<float, kRegisterBytes / 2>::type;
@@ -291,6 +291,18 @@ TRIREME_INLINE Vector<double> load_double(const float* p) {
     Narrow x;
     memcpy(&x, p + i * Vector<double>::kPartLanes, sizeof(x));
     y.part[i] = __builtin_convertvector(x, Register<double>);
+  }
+  return y;
+}
+TRIREME_INLINE Vector<double> load_double(const bfloat16* p) {
+  using Narrow = RegisterOf<uint16_t, kRegisterBytes / 4>::type;
+  using Word = RegisterOf<uint32_t, kRegisterBytes / 2>::type;
+  using Half = RegisterOf<float, kRegisterBytes / 2>::type;
+  Vector<double> y;
+  for (int i = 0; i < kParts; ++i) {
+    Narrow bits;
+    memcpy(&bits, p + i * Vector<double>::kPartLanes, sizeof(bits));
+    y.part[i] = __builtin_convertvector((Half)(__builtin_convertvector(bits, Word) << 16), Register<double>);
   }
   return y;
 }

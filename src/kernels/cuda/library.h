@@ -1,10 +1,48 @@
-// What libtrireme_cuda.so exports by name, for the binary that loads it at run time. Plain C: the two are built by
-// different compilers.
+// What libtrireme_cuda.so exports: one table, under the name trireme_cuda_library. device.h is the way to it.
+//
+// Functions throw Error: TR1305 for what the device reports, TR1301 for memory. The current device and stream are the
+// calling thread's.
 #pragma once
+#include "kernels/device.h"
+#include "kernels/gemm_table.h"
+#include "kernels/kernels.h"
 
-extern "C" {
+namespace trireme::kernels {
 
-// "0.1.0 CUDA 13.0": the version of Trireme that the library was built from, which must be the binary's own, and the
-// toolkit's. The string lives as long as the library is loaded.
-const char* trireme_cuda_version();
-}
+struct CudaLibrary {
+  const char* version;  // of Trireme, which must be the binary's own: "0.1.0"
+  // 0 devices: *why has the driver's reason.
+  int (*count_devices)(std::string* why);
+  DeviceFacts (*facts)(int device);
+  DeviceMemory (*memory)(int device);
+  void (*use_device)(int device);
+
+  std::byte* (*allocate)(std::int64_t bytes);
+  void (*free)(std::byte* memory);
+  std::byte* (*allocate_pinned)(std::int64_t bytes);
+  void (*free_pinned)(std::byte* memory);
+
+  void* (*make_stream)(bool high_priority);
+  void (*destroy_stream)(void* stream);
+  void (*synchronize_stream)(void* stream);
+  void (*wait)(void* stream, void* event);
+  void* (*make_event)(bool timed);
+  void (*destroy_event)(void* event);
+  void (*record)(void* event, void* stream);
+  bool (*is_reached)(void* event);
+  void (*synchronize_event)(void* event);
+  double (*seconds_between)(void* first, void* second);
+
+  // The calling thread's stream, and the one before.
+  void* (*set_stream)(void* stream);
+  void (*copy)(void* to, const void* from, std::int64_t bytes);
+  void (*zero)(void* memory, std::int64_t bytes);
+
+  const Table<float>* f32;
+  const Table<bfloat16>* bf16;
+  const Table<float16>* f16;
+  const FlatTable* flat;
+  const GemmTable* gemm;
+};
+
+}  // namespace trireme::kernels

@@ -118,6 +118,7 @@ extern "C" const GemmTable trireme_gemm_table;
 const GemmTable trireme_gemm_table{.f32 = gemm_f32,
                                    .f64 = gemm_f64,
                                    .bf16 = gemm_bf16,
+                                   .f16 = nullptr,
                                    .bf16_unrounded = gemm_unrounded_of<bfloat16, gemm_bf16bf16f32_>,
                                    .f16_unrounded = gemm_unrounded_of<float16, gemm_f16f16f32_>,
                                    .release_memory = release_mkl_memory,

@@ -1,5 +1,5 @@
-// The kernels of one level; what each does is said in kernels.h. Each is defined in a file of its name and instantiated
-// there for float, bfloat16, float16 and double.
+// The kernels of one level of the CPU, or of a device (TRIREME_LEVEL: cuda); what each does is said in kernels.h. Each
+// is defined in a file of its name and instantiated there for float, bfloat16, float16 and, on the CPU, double.
 #pragma once
 #include "kernels/kernels.h"
 
@@ -57,11 +57,11 @@ template <class T>
 void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
                         bool add, void* workspace);
 template <class T>
-double cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
-                     const std::int32_t* labels, double grad_scale);
+void cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
+                   const std::int32_t* labels, double grad_scale, double* total);
 template <class T>
-double cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
-                          const std::int32_t* labels);
+void cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
+                        const std::int32_t* labels, double* total);
 template <class T>
 void accumulate(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
 template <class T>
@@ -69,12 +69,12 @@ void cast_from_float(std::int64_t n, const float* x, T* y);
 template <class T>
 void cast_to_float(std::int64_t n, const T* x, float* y);
 
-void adamw(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
-void adam(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
-void sgd(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
-void adagrad(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
-void lion(std::int64_t n, const OptimizerArguments& a, float* master, float* m, float* v, const float* gradient);
-ExactSum sum_of_squares(std::int64_t n, const float* x);
+void adamw(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
+void adam(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
+void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
+void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
+void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
+void sum_of_squares(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
 
 extern const Table<float> kFloatTable;
 extern const Table<bfloat16> kBfloat16Table;

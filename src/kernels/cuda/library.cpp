@@ -1,0 +1,217 @@
+#include "kernels/cuda/library.h"
+
+#include <mutex>
+
+#include "base/error.h"
+#include "kernels/cuda/state.h"
+#include "kernels/cuda/tables.h"
+
+namespace trireme::kernels::cuda {
+namespace {
+
+thread_local StreamState* current_state = nullptr;
+
+void fail(const char* call, const char* why) {
+  throw Error(1305, "CUDA device", std::string(call) + ": " + why,
+              "CUDA_LAUNCH_BLOCKING=1 names the kernel at fault; `compute-sanitizer` finds memory faults");
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) fail(call, cudaGetErrorString(status));
+}
+void check(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) fail(call, cublasGetStatusString(status));
+}
+
+StreamState& current() {
+  TRIREME_CHECK(current_state != nullptr, "a kernel of a device was called without a stream");
+  return *current_state;
+}
+
+std::byte* workspace(StreamState& state) {
+  if (state.workspace == nullptr) TRIREME_CUDA(cudaMalloc(&state.workspace, kWorkspaceBytes));
+  return state.workspace;
+}
+
+cublasLtHandle_t cublas() {
+  static const cublasLtHandle_t handle = [] {
+    cublasLtHandle_t made = nullptr;
+    TRIREME_CUDA(cublasLtCreate(&made));
+    return made;
+  }();
+  return handle;
+}
+
+namespace {
+
+int count_devices(std::string* why) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    *why = cudaGetErrorString(status);
+    cudaGetLastError();  // it is no error of the next call
+    return 0;
+  }
+  return count;
+}
+
+DeviceFacts facts(int device) {
+  cudaDeviceProp properties{};
+  TRIREME_CUDA(cudaGetDeviceProperties(&properties, device));
+  DeviceFacts facts{.name = properties.name,
+                    .major = properties.major,
+                    .minor = properties.minor,
+                    .multiprocessors = properties.multiProcessorCount,
+                    .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
+                    .l2_bytes = properties.l2CacheSize};
+  TRIREME_CUDA(cudaDriverGetVersion(&facts.driver));
+  TRIREME_CUDA(cudaRuntimeGetVersion(&facts.runtime));
+  return facts;
+}
+
+DeviceMemory memory(int device) {
+  int before = 0;
+  TRIREME_CUDA(cudaGetDevice(&before));
+  TRIREME_CUDA(cudaSetDevice(device));
+  std::size_t free = 0, total = 0;
+  TRIREME_CUDA(cudaMemGetInfo(&free, &total));
+  TRIREME_CUDA(cudaSetDevice(before));
+  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
+}
+
+void use_device(int device) {
+  TRIREME_CUDA(cudaSetDevice(device));
+}
+
+template <class Allocate>
+std::byte* allocated(const char* where, std::int64_t bytes, Allocate allocate) {
+  void* memory = nullptr;
+  if (bytes == 0) return nullptr;
+  const cudaError_t status = allocate(&memory, static_cast<std::size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error(1301, where, "there are no " + std::to_string(bytes) + " bytes for this rank",
+                "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");
+  }
+  check(status, where);
+  return static_cast<std::byte*>(memory);
+}
+
+std::byte* allocate(std::int64_t bytes) {
+  return allocated("device memory", bytes, [](void** memory, std::size_t size) { return cudaMalloc(memory, size); });
+}
+void free(std::byte* memory) {
+  cudaFree(memory);
+}
+std::byte* allocate_pinned(std::int64_t bytes) {
+  return allocated("pinned host memory", bytes,
+                   [](void** memory, std::size_t size) { return cudaHostAlloc(memory, size, cudaHostAllocDefault); });
+}
+void free_pinned(std::byte* memory) {
+  cudaFreeHost(memory);
+}
+
+StreamState& state_of(void* stream) {
+  return *static_cast<StreamState*>(stream);
+}
+cudaEvent_t event_of(void* event) {
+  return static_cast<cudaEvent_t>(event);
+}
+
+void* make_stream(bool high_priority) {
+  StreamState state;
+  int least = 0, greatest = 0;
+  TRIREME_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  TRIREME_CUDA(cudaGetDevice(&state.device));
+  TRIREME_CUDA(cudaDeviceGetAttribute(&state.multiprocessors, cudaDevAttrMultiProcessorCount, state.device));
+  TRIREME_CUDA(cudaStreamCreateWithPriority(&state.stream, cudaStreamNonBlocking, high_priority ? greatest : least));
+  return new StreamState(state);
+}
+void destroy_stream(void* stream) {
+  StreamState& state = state_of(stream);
+  cudaStreamDestroy(state.stream);
+  cudaFree(state.workspace);
+  delete &state;
+}
+void synchronize_stream(void* stream) {
+  TRIREME_CUDA(cudaStreamSynchronize(state_of(stream).stream));
+}
+void wait(void* stream, void* event) {
+  TRIREME_CUDA(cudaStreamWaitEvent(state_of(stream).stream, event_of(event), 0));
+}
+
+void* make_event(bool timed) {
+  cudaEvent_t event = nullptr;
+  TRIREME_CUDA(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming));
+  return event;
+}
+void destroy_event(void* event) {
+  cudaEventDestroy(event_of(event));
+}
+void record(void* event, void* stream) {
+  TRIREME_CUDA(cudaEventRecord(event_of(event), state_of(stream).stream));
+}
+bool is_reached(void* event) {
+  const cudaError_t status = cudaEventQuery(event_of(event));
+  if (status == cudaErrorNotReady) return false;
+  check(status, "cudaEventQuery");
+  return true;
+}
+void synchronize_event(void* event) {
+  TRIREME_CUDA(cudaEventSynchronize(event_of(event)));
+}
+double seconds_between(void* first, void* second) {
+  float milliseconds = 0;
+  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, event_of(first), event_of(second)));
+  return milliseconds * 1e-3;
+}
+
+void* set_stream(void* stream) {
+  StreamState* before = current_state;
+  current_state = static_cast<StreamState*>(stream);
+  return before;
+}
+void copy(void* to, const void* from, std::int64_t bytes) {
+  TRIREME_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, current().stream));
+}
+void zero(void* memory, std::int64_t bytes) {
+  TRIREME_CUDA(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), current().stream));
+}
+
+}  // namespace
+}  // namespace trireme::kernels::cuda
+
+namespace trireme::kernels {
+
+extern "C" const CudaLibrary trireme_cuda_library;
+const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
+                                       .count_devices = cuda::count_devices,
+                                       .facts = cuda::facts,
+                                       .memory = cuda::memory,
+                                       .use_device = cuda::use_device,
+                                       .allocate = cuda::allocate,
+                                       .free = cuda::free,
+                                       .allocate_pinned = cuda::allocate_pinned,
+                                       .free_pinned = cuda::free_pinned,
+                                       .make_stream = cuda::make_stream,
+                                       .destroy_stream = cuda::destroy_stream,
+                                       .synchronize_stream = cuda::synchronize_stream,
+                                       .wait = cuda::wait,
+                                       .make_event = cuda::make_event,
+                                       .destroy_event = cuda::destroy_event,
+                                       .record = cuda::record,
+                                       .is_reached = cuda::is_reached,
+                                       .synchronize_event = cuda::synchronize_event,
+                                       .seconds_between = cuda::seconds_between,
+                                       .set_stream = cuda::set_stream,
+                                       .copy = cuda::copy,
+                                       .zero = cuda::zero,
+                                       .f32 = &cuda::kFloatTable,
+                                       .bf16 = &cuda::kBfloat16Table,
+                                       .f16 = &cuda::kFloat16Table,
+                                       .flat = &cuda::kFlatTable,
+                                       .gemm = &cuda::kGemmTable};
+
+}  // namespace trireme::kernels

@@ -1,0 +1,112 @@
+#include "kernels/device.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/shared_library.h"
+#include "kernels/cuda/library.h"
+
+namespace trireme::kernels {
+namespace {
+
+SharedLibrary& file() {
+  static SharedLibrary cuda("libtrireme_cuda.so",
+                            "it needs the CUDA 13 runtime, cuBLAS and cuDNN: set LD_LIBRARY_PATH to where they are, or "
+                            "run `make` on a machine with a CUDA 13 toolkit");
+  return cuda;
+}
+
+// Loads it.
+const CudaLibrary& library() {
+  static const CudaLibrary& table = *static_cast<const CudaLibrary*>(file().symbol("trireme_cuda_library"));
+  return table;
+}
+
+thread_local const CudaLibrary* current = nullptr;
+
+}  // namespace
+
+int num_devices() {
+  if (!file().load().empty()) return 0;
+  std::string why;
+  return library().count_devices(&why);
+}
+
+std::string why_no_device() {
+  if (const std::string& error = file().load(); !error.empty()) return error;
+  std::string why;
+  library().count_devices(&why);
+  return why;
+}
+
+DeviceFacts device_facts(int device) {
+  return library().facts(device);
+}
+DeviceMemory device_memory(int device) {
+  return library().memory(device);
+}
+std::byte* allocate_on_device(std::int64_t bytes) {
+  return library().allocate(bytes);
+}
+void free_on_device(std::byte* memory) noexcept {
+  if (memory != nullptr) library().free(memory);
+}
+std::byte* allocate_pinned(std::int64_t bytes) {
+  return library().allocate_pinned(bytes);
+}
+void free_pinned(std::byte* memory) noexcept {
+  if (memory != nullptr) library().free_pinned(memory);
+}
+void use_device(int device) {
+  library().use_device(device);
+}
+
+Stream::Stream(bool high_priority) : handle_(library().make_stream(high_priority)) {}
+Stream::~Stream() {
+  if (handle_ != nullptr) library().destroy_stream(handle_);
+}
+void Stream::wait(const Event& event) const {
+  library().wait(handle_, event.handle());
+}
+void Stream::synchronize() const {
+  library().synchronize_stream(handle_);
+}
+
+Event::Event(bool timed) : handle_(library().make_event(timed)) {}
+Event::~Event() {
+  if (handle_ != nullptr) library().destroy_event(handle_);
+}
+void Event::record(const Stream& stream) const {
+  library().record(handle_, stream.handle());
+}
+bool Event::is_reached() const {
+  return library().is_reached(handle_);
+}
+void Event::synchronize() const {
+  library().synchronize_event(handle_);
+}
+double seconds_between(const Event& first, const Event& second) {
+  return library().seconds_between(first.handle(), second.handle());
+}
+
+OnStream::OnStream(const Stream& stream) : before_(library().set_stream(stream.handle())) {
+  current = &library();
+}
+OnStream::~OnStream() {
+  library().set_stream(before_);
+  if (before_ == nullptr) current = nullptr;
+}
+const CudaLibrary* current_device() {
+  return current;
+}
+
+void copy(void* to, const void* from, std::int64_t bytes) {
+  if (current != nullptr) return current->copy(to, from, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+void zero(void* memory, std::int64_t bytes) {
+  if (current != nullptr) return current->zero(memory, bytes);
+  std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+}  // namespace trireme::kernels

@@ -1,0 +1,97 @@
+// Where the kernels of a thread run: on the CPU, or on a stream of a CUDA device.
+//
+// What runs on a device is libtrireme_cuda.so, which is loaded when a device is first asked for; without it, or without
+// a driver, there are no devices. On a stream the kernels of kernels.h work on memory of the device, whatever of their
+// arguments is an array, and they are asynchronous: they run one after another in the order of their stream, and what
+// they read must stay until then. One thread at a time uses a Stream. An error that a device reports (TR1305) comes at
+// the next call that waits; the device is of no more use to the process then.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace trireme::kernels {
+
+struct CudaLibrary;
+
+struct DeviceFacts {
+  std::string name;          // "NVIDIA H200"
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::int64_t memory_bytes = 0, l2_bytes = 0;
+  int driver = 0, runtime = 0;  // CUDA versions: 13000 is 13.0
+};
+
+// 0 where there is none; then why_no_device() says why.
+int num_devices();
+std::string why_no_device();
+DeviceFacts device_facts(int device);
+struct DeviceMemory {
+  std::int64_t free_bytes, total_bytes;
+};
+DeviceMemory device_memory(int device);
+
+// Memory of the calling thread's device, or of the host that the device reaches too (pinned); zeroed is neither.
+// Error TR1301 where there is not enough.
+std::byte* allocate_on_device(std::int64_t bytes);
+void free_on_device(std::byte* memory) noexcept;
+std::byte* allocate_pinned(std::int64_t bytes);
+void free_pinned(std::byte* memory) noexcept;
+
+// The device of the calling thread's allocations, streams and events from now on.
+void use_device(int device);
+
+class Event;
+
+class Stream {
+ public:
+  explicit Stream(bool high_priority = false);
+  Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept { return std::swap(handle_, other.handle_), *this; }
+  ~Stream();
+  void wait(const Event& event) const;  // what is issued from now on runs behind the event's last record()
+  void synchronize() const;             // the host waits for all that was issued
+  void* handle() const { return handle_; }
+
+ private:
+  void* handle_;
+};
+
+// A point in a stream.
+class Event {
+ public:
+  explicit Event(bool timed = false);
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept { return std::swap(handle_, other.handle_), *this; }
+  ~Event();
+  void record(const Stream& stream) const;
+  bool is_reached() const;
+  void synchronize() const;  // the host waits for it
+  void* handle() const { return handle_; }
+
+ private:
+  void* handle_;
+};
+double seconds_between(const Event& first, const Event& second);  // both timed, and reached
+
+// The calling thread's kernels go to this stream while it lives; guards nest.
+class OnStream {
+ public:
+  explicit OnStream(const Stream& stream);
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+  ~OnStream();
+
+ private:
+  void* before_;
+};
+// Of the calling thread; nullptr: its kernels run on the CPU.
+const CudaLibrary* current_device();
+
+// Where the calling thread's kernels run: memory of the host is read or written by copy() on a stream too, behind what
+// was issued before, and then must be pinned for the copy to be asynchronous.
+void copy(void* to, const void* from, std::int64_t bytes);
+void zero(void* memory, std::int64_t bytes);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,67 @@
+// Products on a device beside those of the CPU.
+#include "device/support.h"
+
+namespace trireme::kernels {
+namespace {
+
+class DeviceGemm : public OnDevice {};
+
+template <class T, class C, class Function>
+void compare(Function product, bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
+             bool add, Numbers& numbers) {
+  SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k << (a_transposed ? " aT" : "")
+                                  << (b_transposed ? " bT" : "") << (add ? " add" : ""));
+  const std::int64_t lda = (a_transposed ? m : k) + 8, ldb = (b_transposed ? k : n) + 16, ldc = n + 8;
+  const auto a = numbers.normal<T>((a_transposed ? k : m) * lda), b = numbers.normal<T>((b_transposed ? n : k) * ldb);
+  const auto before = numbers.normal<C>(m * ldc);
+  std::vector<double> expected;
+  for (const C& value : before) expected.push_back(static_cast<double>(value));
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = add ? expected[i * ldc + j] : 0.0;
+      for (std::int64_t l = 0; l < k; ++l) {
+        sum += static_cast<double>(a[a_transposed ? l * lda + i : i * lda + l]) *
+               static_cast<double>(b[b_transposed ? j * ldb + l : l * ldb + j]);
+      }
+      expected[i * ldc + j] = sum;
+    }
+  }
+  const DeviceArray<T> on_a(a), on_b(b);
+  const DeviceArray<C> on_c(before);
+  product(a_transposed, b_transposed, m, n, k, on_a.data(), lda, on_b.data(), ldb, on_c.data(), ldc, add);
+  EXPECT_LE(relative_error(on_c.host(), expected), kTolerance<C>);
+}
+
+template <class T>
+void compare_all(Numbers& numbers) {
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      for (const bool add : {false, true}) {
+        for (const std::int64_t k : {1, 24, 200}) {
+          compare<T, T>(gemm<T>, a_transposed, b_transposed, 40, 72, k, add, numbers);
+          compare<T, float>(gemm_unrounded<T>, a_transposed, b_transposed, 33, 7, k, add, numbers);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DeviceGemm, HasTheProductsOfTheFormula) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  compare_all<float>(numbers);
+  compare_all<bfloat16>(numbers);
+  compare_all<float16>(numbers);
+}
+
+TEST_F(DeviceGemm, NothingToSumIsZeroOrWhatWasThere) {
+  const std::vector<float> before(6, 3.0f);
+  const DeviceArray<float> c(before), none(std::int64_t{1});
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, true);
+  EXPECT_EQ(c.host(), before);
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, false);
+  EXPECT_EQ(c.host(), std::vector<float>(6, 0.0f));
+}
+
+}  // namespace
+}  // namespace trireme::kernels
