@@ -197,11 +197,11 @@ std::byte* Engine::address_of(const schedule::Buffer& buffer) const {
 StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
   TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
   TRIREME_CHECK(options_.snapshots || !options.snapshot, "a snapshot was asked for that is not planned");
-  check(batches);
   batches_ = batches;
   step_options_ = options;
   const bool overlaps = plan_.overlaps_steps();
   if (options.snapshot || due_snapshot_) refuse_overwriting();
+  check(batches);
   const std::int64_t number = options.run_step > 0 ? options.run_step : options.step;
   if (options.snapshot && !overlaps) due_snapshot_ = number;
   report_ = StepReport{.loss_scale = loss_scale_.scale, .program = next_program()};

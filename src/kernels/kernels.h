@@ -173,7 +173,7 @@ struct OptimizerRun {
   const void* gradient = nullptr;
   DType gradient_dtype = DType::f32;  // or bf16
   void* weights = nullptr;            // null, or gets the new master, rounded
-  DType weights_dtype = DType::bf16;  // or f16
+  DType weights_dtype = DType::bf16;  // or f16, or f32 where they lie apart from the master
 };
 
 // One step on a run: updates master and the optimizer's state. In fp32, in the order of operations of the torch.optim
@@ -213,7 +213,8 @@ std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C)
 // Gives back what the libraries behind gemm keep for their next product.
 void release_library_memory();
 // What the libraries behind gemm (rounded: to dtype) and gemm_unrounded take for themselves in a product of these
-// sizes: as seen of LibTorch 2.11 on a processor with AVX-512, an estimate elsewhere and for several threads.
+// sizes: as seen of LibTorch 2.11 on Intel processors with AVX-512; AMD's (Zen 5) take less; an estimate elsewhere and
+// for several threads.
 std::int64_t product_scratch(DType dtype, bool rounded, std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 constexpr std::int64_t kAttentionMaxRows = 64;  // of queries in one product of attention
 // cos_sin[positions][D] for `rope`: cosines and sines, times amplitude, of position * frequencies[i], i < D/2. Angles

@@ -18,6 +18,8 @@ TRIREME_INLINE void for_each_element(int64_t n, Step step) {
   });
 }
 
+struct Nothing {};  // in place of the weights' type: there are none to write
+
 // new weight = formula(i, lanes, weight, gradient * scale), for every vector of the run.
 template <class G, class W, class Formula>
 TRIREME_INLINE void update_typed(const OptimizerRun& run, double gradient_scale, Formula formula) {
@@ -28,23 +30,24 @@ TRIREME_INLINE void update_typed(const OptimizerRun& run, double gradient_scale,
   for_each_element(run.n, [=](int64_t i, auto lanes) {
     const auto next = formula(i, lanes, load(master + i, lanes), load(gradient + i, lanes) * scale);
     store(master + i, next, lanes);
-    if constexpr (sizeof(W) < sizeof(float)) store(weights + i, next, lanes);
+    if constexpr (sizeof(W) > sizeof(Nothing)) store(weights + i, next, lanes);
   });
+}
+
+template <class G, class Formula>
+TRIREME_INLINE void update_from(const OptimizerRun& run, double scale, Formula formula) {
+  if (run.weights == nullptr) return update_typed<G, Nothing>(run, scale, formula);
+  if (run.weights_dtype == DType::f16) return update_typed<G, float16>(run, scale, formula);
+  if (run.weights_dtype == DType::bf16) return update_typed<G, bfloat16>(run, scale, formula);
+  return update_typed<G, float>(run, scale, formula);
 }
 
 template <class Formula>
 TRIREME_INLINE void update_elements(const Update* update, const OptimizerRun& run, Formula formula) {
   if (update->skips) return;
   const double scale = update->gradient_scale;
-  const bool half = run.weights_dtype == DType::f16;
-  if (run.gradient_dtype == DType::f32) {
-    if (run.weights == nullptr) return update_typed<float, float>(run, scale, formula);
-    if (half) return update_typed<float, float16>(run, scale, formula);
-    return update_typed<float, bfloat16>(run, scale, formula);
-  }
-  if (run.weights == nullptr) return update_typed<bfloat16, float>(run, scale, formula);
-  if (half) return update_typed<bfloat16, float16>(run, scale, formula);
-  return update_typed<bfloat16, bfloat16>(run, scale, formula);
+  if (run.gradient_dtype == DType::bf16) return update_from<bfloat16>(run, scale, formula);
+  update_from<float>(run, scale, formula);
 }
 
 // decoupled: weight decay shrinks the weights (AdamW); otherwise it is part of the gradient (Adam).
