@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # PyPI wheels: downloads each one that is missing, checked against its pinned digest, and unpacks a list of them into one folder.
+# A list of source archives (sources-*.txt) is downloaded and kept the same way.
 # A wheel appears under its name only when complete, so an interrupted run goes on at the wheel that was missing.
 # TRIREME_WHEELS names a folder to keep wheels in, for several checkouts; by default they are removed once unpacked.
 
@@ -14,7 +15,7 @@ wheel_stem() {
 }
 
 # The downloaded file of a requirement, or nothing.
-wheel_file() { { compgen -G "$WHEELS/$(wheel_stem "$1")-*.whl" || true; } | head -n 1; }
+wheel_file() { { compgen -G "$WHEELS/$(wheel_stem "$1")-*.whl" || compgen -G "$WHEELS/$(wheel_stem "$1").tar.gz" || true; } | head -n 1; }
 
 has_pinned_digest() { [[ $(sha256sum <"$1") == "${2##*sha256:}  -" ]]; }
 
@@ -44,16 +45,24 @@ pip_download() {
     --dest "$folder" -r "$folder/requirement.txt" 2>>"$LOG" </dev/null
 }
 
+source_download() {
+  local requirement=$1 folder=$2
+  logged "$PYTHON" "$ROOT/scripts/setup/download_source.py" "${requirement%% *}" "$folder" || return
+  has_pinned_digest "$folder/$(wheel_stem "$requirement").tar.gz" "$requirement" && return
+  printf 'ERROR: %s does not match: do not match the hashes\n' "$requirement" >>"$LOG"
+  return 1
+}
+
 download_wheel() {
-  local requirement=$1 name attempt start partial
+  local requirement=$1 download=$2 name attempt start partial
   name=$(wheel_stem "$requirement")
   partial=$WHEELS/partial-$name
   start=$(($(log_length) + 1))
   for ((attempt = 1; attempt <= DOWNLOAD_ATTEMPTS; ++attempt)); do
     rm -rf "$partial"
     mkdir -p "$partial" || cannot_go_on "cannot write to $WHEELS: $(ls -ld "$WHEELS" 2>&1)"
-    if pip_download "$requirement" "$partial"; then
-      mv "$partial"/*.whl "$WHEELS/"
+    if "$download" "$requirement" "$partial"; then
+      mv "$partial/$name"[-.]* "$WHEELS/"
       rm -rf "$partial"
       return
     fi
@@ -68,14 +77,14 @@ download_wheel() {
 }
 
 ensure_wheel() {
-  local requirement=$1 file
+  local requirement=$1 download=$2 file
   file=$(wheel_file "$requirement")
   if [[ -n $file ]] && ! has_pinned_digest "$file" "$requirement"; then
     say "$(basename "$file") is damaged; downloading it again"
     rm -f "$file"
     file=''
   fi
-  [[ -n $file ]] || download_wheel "$requirement"
+  [[ -n $file ]] || download_wheel "$requirement" "$download"
 }
 
 # is_unpacked LIST FOLDER: whether the folder holds exactly what the list says.
@@ -93,10 +102,11 @@ unpack_wheels() {
   entries_of "$list" >"$stamped/.wheels"
 }
 
+# download_wheels LIST [source_download]
 download_wheels() {
   local requirement
   while read -r requirement; do
-    ensure_wheel "$requirement"
+    ensure_wheel "$requirement" "${2:-pip_download}"
   done < <(entries_of "$1")
 }
 

@@ -21,10 +21,10 @@ stand_in() { # NAME BODY: a program of that name, whose calls are written down i
 
 calls() { grep -cE "$1" "$WORK/calls" 2>/dev/null || true; }
 
-# Three tiny wheels in place of LibTorch and its companions, and the list of them with their digests, as on PyPI.
+# Three tiny wheels in place of LibTorch and its companions, a source archive, and the lists of them with their digests, as on PyPI.
 make_index() {
   "$PYTHON" - "$INDEX" <<'P'
-import hashlib, pathlib, sys, zipfile
+import hashlib, pathlib, sys, tarfile, zipfile
 index = pathlib.Path(sys.argv[1])
 with open(index / "wheels.txt", "w") as requirements:
     for name, version in ("torch", "2.11.0"), ("nvidia_cuda_runtime", "13.0.96"), ("nvidia_cuda_cupti", "13.0.85"):
@@ -33,6 +33,10 @@ with open(index / "wheels.txt", "w") as requirements:
             wheel.writestr(f"{name}/content.txt", f"{name}-{version}")
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         print(f"{name.replace('_', '-')}=={version} --hash=sha256:{digest}", file=requirements)
+archive = index / "tool-1.0.tar.gz"
+with tarfile.open(archive, "w:gz") as source:
+    source.add(index / "wheels.txt", "tool-1.0/tool.py")
+(index / "sources.txt").write_text(f"tool==1.0 --hash=sha256:{hashlib.sha256(archive.read_bytes()).hexdigest()}\n")
 P
 }
 
@@ -51,12 +55,15 @@ fresh_machine() {
   stand_in dpkg-query "cat '$WORK/installed'"
   stand_in apt-get ':'
   stand_in g++ 'echo 12.2.0'
-  # pip download: copies the wheel that the requirements file names; all else is the real Python.
+  cp "$INDEX/sources.txt" "$CHECKOUT/scripts/setup/sources-tests.txt"
+  # Downloads copy the wheel that the requirements file names, or the source archive; all else is the real Python.
   stand_in python "
 if [[ \$2 == pip ]]; then
   while [[ \$1 != --dest ]]; do shift; done
   stem=\$(sed -E 's/ .*//; s/-/_/g; s/==/-/' \"\$2/requirement.txt\")
   cp '$INDEX/'\$stem-*.whl \"\$2\"
+elif [[ \$1 == */download_source.py ]]; then
+  cp '$INDEX/tool-1.0.tar.gz' \"\$3\"
 else
   exec '$PYTHON' \"\$@\"
 fi"
@@ -318,13 +325,18 @@ test_the_packages_of_the_tests_are_unpacked_once() {
   expect_done
   [[ $output == *'transformers will be skipped'* ]] || fail "should say what will be skipped"
   [[ -e $oracle/lib/python3.12/site-packages/torch/content.txt ]] || fail "the packages are not unpacked"
+  [[ -e $oracle/source/tool-1.0/tool.py ]] || fail "the source archive is not unpacked"
   "$oracle/bin/python" -c '' || fail "the Python of the tests does not start"
   : >"$WORK/calls"
   run_setup --tests
-  expect_calls 0 'pip download'
+  expect_calls 0 'pip download|download_source'
   sed -i '/^torch/d' "$list"
   run_setup --tests
   [[ ! -e $oracle/lib/python3.12/site-packages/torch ]] || fail "a package is left that the list no longer has"
+  sed -i 's/sha256:./sha256:x/' "$CHECKOUT/scripts/setup/sources-tests.txt"
+  run_setup --tests
+  expect_stop 'another SHA-256' 'tool-1.0'
+  [[ -x $oracle/bin/python ]] || fail "the old Python should still be there"
 }
 
 test_an_unknown_argument_is_a_usage_error() {
