@@ -137,8 +137,8 @@ void check_batch(const Plan& plan, Checker& checker) {
   if (!training.global_batch_size || !training.micro_batch_size) return;
   const std::int64_t batch = *training.global_batch_size, micro = *training.micro_batch_size;
   checker.require(batch % micro == 0, {"training.micro_batch_size", "training.global_batch_size"},
-                  "training.micro_batch_size is " + text(micro) + ", but global_batch_size " + text(batch) +
-                      " is not a multiple of it",
+                  "training.micro_batch_size is " + text(micro) + ", but global_batch_size " + text(batch) + " (" +
+                      plan.origins.at("training.global_batch_size").place + ") is not a multiple of it",
                   text(batch) + " = micro_batch_size x M needs micro_batch_size " + divisors_near(batch, micro));
 }
 

@@ -13,10 +13,15 @@ constexpr std::string_view kSlices = "gradients are reduced straight from where 
                            kQuantized =
                                "weights and gradients travel in their own types; quantizing them is later work";
 
+ForeignKey by_width(ForeignKey row) {
+  row.auto_is_ruled = true;
+  return row;
+}
+
 std::vector<ForeignKey> bucket_keys() {
   return {
       sets("zero_optimization.overlap_comm", "distributed.overlap_comm"),
-      sets("zero_optimization.reduce_bucket_size", "distributed.bucket_size"),
+      by_width(sets("zero_optimization.reduce_bucket_size", "distributed.bucket_size")),
       sets("zero_optimization.allgather_bucket_size", "distributed.allgather_bucket_size"),
       {.name = "allgather_size",
        .fate = Fate::mapped,
@@ -37,9 +42,10 @@ std::vector<ForeignKey> bucket_keys() {
 
 std::vector<ForeignKey> stage_3_keys() {
   return {
-      ruled("zero_optimization.stage3_prefetch_bucket_size", kInteger, {"zero_optimization.prefetch_bucket_size"}),
-      sets("zero_optimization.stage3_param_persistence_threshold", "distributed.persistence_threshold",
-           {"zero_optimization.param_persistence_threshold"}),
+      by_width(
+          ruled("zero_optimization.stage3_prefetch_bucket_size", kInteger, {"zero_optimization.prefetch_bucket_size"})),
+      by_width(sets("zero_optimization.stage3_param_persistence_threshold", "distributed.persistence_threshold",
+                    {"zero_optimization.param_persistence_threshold"})),
       {.name = "zero_optimization.stage3_model_persistence_threshold",
        .fate = Fate::refused,
        .names = {"zero_optimization.model_persistence_threshold"},
@@ -180,6 +186,32 @@ void read_prefetch(Translation& file) {
   file.set_softly("distributed.gather_ahead", *size, "1");
 }
 
+// What transformers' Trainer makes of "auto".
+void read_auto(Translation& file) {
+  struct Row {
+    std::string_view name, key;
+    OfHiddenSize value;
+    std::string formula;
+    bool is_of_stage_3 = true;
+  };
+  const Row rows[] = {{"zero_optimization.reduce_bucket_size", "distributed.bucket_size",
+                       [](std::int64_t h) { return h * h; }, "hidden_size^2", false},
+                      {"zero_optimization.stage3_prefetch_bucket_size", "distributed.gather_ahead",
+                       [](std::int64_t h) -> std::int64_t { return 9 * h * h / 10 > 0 ? 1 : 0; },
+                       "1 for 0.9 hidden_size^2 elements, rounded down"},
+                      {"zero_optimization.stage3_param_persistence_threshold", "distributed.persistence_threshold",
+                       [](std::int64_t h) { return 10 * h; }, "10 hidden_size"}};
+  for (const Row& row : rows) {
+    const ForeignValue* value = file.find_auto(row.name);
+    if (value == nullptr) continue;
+    if (row.is_of_stage_3 && stage_of(file) != "3") {
+      file.leave_open(*value);
+    } else {
+      file.set_softly(row.key, *value, row.value, row.formula);
+    }
+  }
+}
+
 void check_ratio(Translation& file) {
   const ForeignValue* ratio = file.find("zero_optimization.offload_optimizer.ratio");
   if (ratio == nullptr) return;
@@ -206,6 +238,7 @@ std::vector<ForeignKey> deepspeed_zero_keys() {
 void read_deepspeed_zero(Translation& file) {
   read_stage(file);
   read_prefetch(file);
+  read_auto(file);
   check_ratio(file);
   read_offload(file, "zero_optimization.offload_optimizer.device", "distributed.offload_optimizer", false);
   read_offload(file, "zero_optimization.cpu_offload", "distributed.offload_optimizer", false);

@@ -89,6 +89,11 @@ const ForeignValue* Translation::find(std::string_view name) const {
   return &found->second;
 }
 
+const ForeignValue* Translation::find_auto(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() || !is_auto(found->second.node) ? nullptr : &found->second;
+}
+
 std::vector<const ForeignValue*> Translation::in_block(std::string_view block) const {
   std::vector<const ForeignValue*> result;
   for (const auto& [name, value] : given_) {
@@ -125,12 +130,23 @@ void Translation::set_softly(std::string_view key, const ForeignValue& from, con
   record(from, from.row->fate, std::string(key) + " = " + to_text(setting.value) + ", unless set elsewhere");
 }
 
+void Translation::set_softly(std::string_view key, const ForeignValue& from, OfHiddenSize value,
+                             const std::string& formula) {
+  const Setting open{.place = from.key_place, .source = from.source};
+  settings_.soft.push_back({.key = &key_named(key), .setting = open, .of_hidden_size = value});
+  record(from, from.row->fate, std::string(key) + " = " + formula + ", unless set elsewhere");
+}
+
 void Translation::set_default(std::string_view key, const ForeignValue& because_of, const std::string& text) {
   const Key& row = key_named(key);
   const YamlNode node{.kind = YamlNode::Kind::scalar, .text = text};
   const std::string place = "default of " + std::string(dialect_.tool) + ", by " + because_of.key_place;
   settings_.soft.push_back(
       {.key = &row, .setting = {.value = read_value(row, node, place), .place = place}, .is_default = true});
+}
+
+void Translation::leave_open(const ForeignValue& from) {
+  record(from, from.row->fate, "auto: left to our keys and their defaults");
 }
 
 void Translation::sets_nothing(const ForeignValue& from) {
@@ -221,7 +237,7 @@ void Translation::take_value(ForeignValue value) {
     throw Error(2103, value.key_place, value.name + " is given twice, first at " + first->second.key_place,
                 "two names of one key: keep one of them");
   }
-  if (is_auto(value.node)) return record(value, row.fate, "auto: left to our keys and their defaults");
+  if (is_auto(value.node)) return row.auto_is_ruled ? void() : leave_open(value);
   if (row.fate == Fate::no_effect) {
     check_type(row, value.node, value.place);
     if (row.doc.empty()) return record(value, Fate::no_effect, "belongs to a section that is off");

@@ -24,6 +24,7 @@ struct ForeignKey {
   Type type = Type::any;                     // of its value, where no key of ours says it; any: not checked
   std::vector<Synonym> values = {};          // its words, all that there are, in ours; an empty meaning sets nothing
   std::vector<std::string_view> off = {};    // refused: what says "off", beside null, false, 0 and empty blocks
+  bool auto_is_ruled = false;                // a rule reads "auto", which else leaves the value to our keys
   bool off_alone = false;                    // refused: false and 0 do not say it, only the words of off
   std::vector<std::string_view> names = {};  // other spellings, whole
   std::string_view doc = {};  // the reason, as notices and errors print it; no_effect without: of a section that is off
@@ -65,6 +66,7 @@ class Translation {
 
   // none: not given, null, or "auto", which leaves the value to our keys.
   const ForeignValue* find(std::string_view name) const;
+  const ForeignValue* find_auto(std::string_view name) const;                                    // none: not "auto"
   bool knows(std::string_view name) const { return row_of(name) != nullptr || is_block(name); }  // of its table
   bool gives(std::string_view name) const { return given_.contains(name); }                      // also null and "auto"
   // The keys given in a block: "optimizer.params".
@@ -75,8 +77,11 @@ class Translation {
   // What holds unless the key, or one of `unless`, is set anywhere.
   void set_softly(std::string_view key, const ForeignValue& from, const std::string& text,
                   std::vector<std::string_view> unless = {});
+  // The same, of a value that follows from the model's width; formula says how.
+  void set_softly(std::string_view key, const ForeignValue& from, OfHiddenSize value, const std::string& formula);
   // The tool's own default of a key that the file leaves out: holds unless the key is set anywhere.
   void set_default(std::string_view key, const ForeignValue& because_of, const std::string& text);
+  void leave_open(const ForeignValue& from);    // "auto": our keys decide
   void sets_nothing(const ForeignValue& from);  // as its value says, or as others say it already
   void rule_out(std::string_view key, const ForeignValue& from, const std::string& text);  // no source may say this
   void has_no_effect(const ForeignValue& from, const std::string& reason);

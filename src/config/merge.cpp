@@ -48,7 +48,7 @@ std::map<const Key*, Merged> Merge::by_key() const {
   for (const SoftSetting& soft : soft_) {
     const auto is_given = [&](std::string_view name) { return given_.contains(&key_named(name)); };
     if (std::any_of(soft.unless.begin(), soft.unless.end(), is_given)) continue;
-    result.emplace(soft.key, Merged{soft.setting, soft.is_default});
+    result.emplace(soft.key, Merged{soft.setting, soft.is_default, soft.of_hidden_size});
   }
   for (const RuledOut& each : ruled_out_) {
     const auto given = result.find(each.key);

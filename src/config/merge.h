@@ -11,6 +11,7 @@ namespace trireme::config {
 struct Merged {
   Setting setting;
   bool is_default = false;
+  OfHiddenSize of_hidden_size = nullptr;  // gives the value
 };
 
 // The command line wins over a configuration. A tool's file and another source that say different things of a key are

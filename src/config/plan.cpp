@@ -78,6 +78,13 @@ void set_defaults(Plan& plan, const std::string& place) {
   }
 }
 
+void set_what_waits_for_width(Plan& plan) {
+  for (const auto& [name, value_of] : plan.of_hidden_size) {
+    set(plan, key_named(name), value_of(plan.model.hidden_size), {plan.origins.at(name).place});
+  }
+  plan.of_hidden_size.clear();
+}
+
 }  // namespace
 
 // At most one byte above the limit, which the reader then refuses: a device or a huge file costs nothing.
@@ -114,11 +121,18 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
   if (is_flat(root)) merge.add(flat_defaults(merge));
   Plan plan{};
   for (const auto& [key, merged] : merge.by_key()) {
-    if (key->tier == Tier::supported) set(plan, *key, merged.setting.value, {merged.setting.place, merged.is_default});
+    const std::string& from = merged.setting.place;
+    if (merged.of_hidden_size != nullptr) {
+      set(plan, *key, key->optional ? Value() : parse_default(*key), {.place = from, .is_of_model = true});
+      plan.of_hidden_size.emplace(key->name, merged.of_hidden_size);
+    } else if (key->tier == Tier::supported) {
+      set(plan, *key, merged.setting.value, {from, merged.is_default});
+    }
   }
   plan.notices = merge.notices();
   check_nothing_missing(plan, place);
   set_defaults(plan, place);
+  if (!plan.origins.at("model.hidden_size").is_of_model) set_what_waits_for_width(plan);
   check_plan(plan, place);
   return plan;
 }
@@ -139,6 +153,7 @@ void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& plac
                   "leave it out: the folder of model.path decides; or train a model of other sizes without model.path");
     }
   }
+  set_what_waits_for_width(plan);
   check_wrap_classes(plan);
   if (plan.data.sequence_length > model.max_position_embeddings) {
     throw Error(2104, plan.origins.at("data.sequence_length").place,

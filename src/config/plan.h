@@ -172,6 +172,9 @@ struct Origin {
   bool is_of_model = false;  // left open for, or set by, fill_from_model()
 };
 
+// A value that follows from the model's width.
+using OfHiddenSize = std::int64_t (*)(std::int64_t hidden_size);
+
 struct Plan {
   std::string name;
   std::filesystem::path output_dir;  // default runs/NAME
@@ -183,8 +186,9 @@ struct Plan {
   DistributedPlan distributed;
   CheckpointPlan checkpoint;
   MonitorPlan monitor;
-  std::map<std::string, Origin> origins;  // by full key, "training.learning_rate"
-  std::vector<std::string> notices;       // synonyms taken, keys without effect; printed once at start
+  std::map<std::string, Origin> origins;               // by full key, "training.learning_rate"
+  std::map<std::string, OfHiddenSize> of_hidden_size;  // by full key: what waits for fill_from_model()
+  std::vector<std::string> notices;                    // synonyms taken, keys without effect; printed once at start
 };
 
 // Files of other tools beside the configuration, as the command line names them; empty: none.
@@ -212,8 +216,8 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
 std::string read_configuration(const std::filesystem::path& file);
 
 // What the folder of model.path says of the model block: sets what the configuration leaves open, with `place` as
-// origin. A size that the configuration gives and the folder contradicts is Error TR2110, a sequence_length above the
-// model's positions TR2104.
+// origin, and what waits for the width. A size that the configuration gives and the folder contradicts is Error TR2110,
+// a sequence_length above the model's positions TR2104.
 void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& place);
 
 // Every key with its value (not those that come from the folder of model.path), as YAML that load_plan() reads back to

@@ -21,9 +21,10 @@ struct Setting {
 // What holds where no source sets its key, nor one of the others.
 struct SoftSetting {
   const Key* key;
-  Setting setting;
+  Setting setting;  // its value is open where of_hidden_size gives it
   std::vector<std::string_view> unless = {};
   bool is_default = false;  // of the program, not of the user
+  OfHiddenSize of_hidden_size = nullptr;
 };
 
 // A value that a source rules out without giving another: "fp16.enabled": false.

@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 """What DeepSpeed's own configuration class makes of some hundred configurations.
 
-  deepspeed_oracle.py write DEEPSPEED OUTPUT   writes the goldens
-  deepspeed_oracle.py check DEEPSPEED GOLDENS  compares them with a live run; exit code 77 where it cannot run
-
-DEEPSPEED is the unpacked source of release 0.19.6. Its modules of configuration run as they are (they need torch, pydantic
-and hjson); all others, which would compile or need a device, are stand-ins.
+Its modules of configuration run as they are (they need torch, pydantic and hjson); all others, which would compile or need a device,
+are stand-ins. Usage as oracle_goldens.py has it.
 """
 import importlib
 import importlib.abc
@@ -19,6 +16,8 @@ import random
 import re
 import sys
 import types
+
+import oracle_goldens
 
 RELEASE = "0.19.6"
 REAL = re.compile(r"(config|config_utils|constants|elasticity\.elasticity|elasticity\.utils)$")
@@ -82,11 +81,11 @@ def load(root):
     return importlib.import_module("deepspeed.runtime.config").DeepSpeedConfig
 
 
-def verdict(config_class, config, ranks):
+def answer(config_class, case):
     global world_size
-    world_size = ranks
+    world_size = case["ranks"]
     try:
-        made = config_class(json.loads(json.dumps(config)))
+        made = config_class(json.loads(json.dumps(case["config"])))
     except Exception:  # pylint: disable=broad-except  # whatever it throws, it is a refusal
         return {"accepted": False}
     return {"accepted": True,
@@ -98,13 +97,22 @@ def verdict(config_class, config, ranks):
             "clipping": made.gradient_clipping}
 
 
+def batch_case(ranks, *sizes):
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    given = {name: value for name, value in zip(names, sizes) if value is not None}
+    return {"about": "batch of " + (", ".join(given) or "nothing"), "ranks": ranks, "config": given}
+
+
 def batch_cases():
-    generator = random.Random(6)
     every = list(itertools.product([1, 2, 3, 4, 8], [None, 1, 7, 8, 24, 32], [None, 1, 2, 4], [None, 1, 2, 3]))
-    for ranks, train, micro, accumulation in generator.sample(every, 200):
-        names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-        given = {name: value for name, value in zip(names, (train, micro, accumulation)) if value is not None}
-        yield "batch of " + (", ".join(given) or "nothing"), given, ranks
+    for each in random.Random(6).sample(every, 200):
+        yield batch_case(*each)
+
+
+def fresh_batch(generator):
+    ranks, micro, accumulation = (generator.choice([1, 2, 3, 5, 8, 60]) for _ in range(3))
+    train = generator.choice([ranks * micro * accumulation, ranks * micro, micro * accumulation, generator.randint(1, 500)])
+    return batch_case(ranks, *(generator.choice([value, value, None]) for value in (train, micro, accumulation)))
 
 
 BOOLEANS = ["overlap_comm", "contiguous_gradients", "reduce_scatter", "use_multi_rank_bucket_allreduce",
@@ -166,32 +174,47 @@ def section_cases():
 def cases():
     yield from batch_cases()
     for about, config in section_cases():
-        yield about, {"train_micro_batch_size_per_gpu": 1, **config}, 2
+        yield {"about": about, "ranks": 2, "config": {"train_micro_batch_size_per_gpu": 1, **config}}
 
 
-def lines(config_class):
-    for about, config, ranks in cases():
-        yield json.dumps({"about": about, "ranks": ranks, "config": config, **verdict(config_class, config, ranks)})
+def merge(config, more):
+    """Whether all of `more` could be added: where both have a key, with the same value."""
+    for key, value in more.items():
+        both = isinstance(value, dict) and isinstance(config.get(key), dict)
+        if (not merge(config[key], value)) if both else (config.setdefault(key, value) != value):
+            return False
+    return True
 
 
-def main():
-    action, root, file = sys.argv[1:]
-    if not os.path.isdir(os.path.join(root, "deepspeed")):
-        print(f"skipped: {root} has no DeepSpeed {RELEASE}")
-        return 77
-    text = "\n".join(lines(load(root))) + "\n"
-    if action == "write":
-        with open(file, "w", encoding="utf-8") as output:
-            output.write(text)
-        return 0
-    with open(file, encoding="utf-8") as goldens:
-        old = goldens.read().splitlines()
-    changed = [pair for pair in itertools.zip_longest(old, text.splitlines()) if pair[0] != pair[1]]
-    for before, now in changed:
-        print(f"golden: {before}\nnow:    {now}")
-    print(f"{len(old)} configurations, {len(changed)} differ")
-    return 1 if changed else 0
+def fresh_value(generator):
+    return generator.choice([generator.randint(0, 9), generator.randint(-10**6, 10**13), round(generator.uniform(-2, 2), 3),
+                             float(generator.randint(0, 10**9)), True, False, "auto", "x", None, [], {}])
+
+
+def fresh_section(generator):
+    if generator.random() < 0.5:
+        return generator.choice(list(section_cases()))
+    value = fresh_value(generator)
+    section, keys = generator.choice([("zero", BOOLEANS), ("zero", INTEGERS), ("fp16", list(SCALES))])
+    key = generator.choice(keys)
+    given = ({"zero_optimization": {"stage": generator.randint(0, 3), key: value}} if section == "zero" else
+             {"fp16": {"enabled": True, key: value}})
+    return f"{section} {key} {json.dumps(value)}", given
+
+
+def fresh(generator):
+    """One to three sections at once, each named in `about`, or a batch."""
+    if generator.random() < 0.3:
+        return fresh_batch(generator)
+    config, abouts = {"train_micro_batch_size_per_gpu": 1}, []
+    for _ in range(generator.choice([1, 1, 2, 3])):
+        about, section = fresh_section(generator)
+        merged = json.loads(json.dumps(config))
+        if merge(merged, section):
+            config = merged
+            abouts.append(about)
+    return {"about": "; ".join(abouts), "ranks": generator.choice([1, 2, 4]), "config": config}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(oracle_goldens.run(load, answer, cases, fresh))

@@ -1,17 +1,10 @@
-// What DeepSpeed's own configuration class makes of some hundred configurations (goldens by
-// tests/config/deepspeed_oracle.py), and what is made of them here. Every difference has its row in a table.
-#include <fstream>
-#include <nlohmann/json.hpp>
-
+// What DeepSpeed's own configuration class makes of some hundred configurations, and what is made of them here.
 #include "config/tool_files.h"
+#include "goldens.h"
 #include "train/batch.h"
 
 namespace trireme::train {
 namespace {
-
-using Json = nlohmann::json;
-
-const std::string kGoldens = std::string(TRIREME_SOURCE_DIR) + "/tests/config/goldens/";
 
 // How the same configuration ends here, in the words of the table; "" as in DeepSpeed.
 std::string difference(const Json& golden) {
@@ -35,24 +28,7 @@ std::string difference(const Json& golden) {
 }
 
 TEST(DeepSpeedOracle, EveryDifferenceHasItsRowAndEveryRowItsDifference) {
-  const Json table = Json::parse(std::ifstream(kGoldens + "deepspeed_differences.json"));
-  std::vector<int> used(table.size(), 0);
-  std::ifstream goldens(kGoldens + "deepspeed.jsonl");
-  int compared = 0;
-  for (std::string line; std::getline(goldens, line); ++compared) {
-    const Json golden = Json::parse(line);
-    const std::string about = golden.at("about"), ours = difference(golden);
-    if (ours.empty()) continue;
-    bool is_known = false;
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      if (table[i].at("ours") != ours || !about.starts_with(table[i].at("about").get<std::string>())) continue;
-      is_known = true;
-      ++used[i];
-    }
-    EXPECT_TRUE(is_known) << "ours: " << ours << "; " << line;
-  }
-  EXPECT_GT(compared, 400);
-  for (std::size_t i = 0; i < table.size(); ++i) EXPECT_GT(used[i], 0) << "no difference any more: " << table[i];
+  expect_only_known_differences("deepspeed", difference);
 }
 
 }  // namespace
