@@ -82,6 +82,8 @@ RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int r
                       world_size, world_size == 1 ? "" : "s");
   text += fmt::format("tokens per step    {}\n", run.tokens_per_step);
   text += fmt::format("steps              {}\n", run.total_steps);
+  text +=
+      fmt::format("learning rate      over {} steps, {} of them warm-up\n", run.law.total_steps, run.law.warmup_steps);
   text += fmt::format("storage groups     {}\n", describe_groups(step.groups));
   text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
                       step.program().instructions.size(), rank);

@@ -254,8 +254,9 @@ TEST(DryRun, PrintsThePlanAndStartsNothing) {
   const ProcessResult result =
       run(launch_command(2, folder.folder.path() / "short.yaml", {"training.learning_rate=1e-4", "--dry-run"}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  for (const std::string word : {"training.learning_rate", "command line", "short.yaml:", "default", "parameters",
-                                 "tokens per step", "optimizer state", "gradient slots", "2 ranks"}) {
+  for (const std::string word :
+       {"training.learning_rate", "command line", "short.yaml:", "default", "parameters", "tokens per step",
+        "learning rate      over 5 steps", "optimizer state", "gradient slots", "2 ranks"}) {
     EXPECT_NE(result.out.find(word), std::string::npos) << word << " is not in\n" << result.out;
   }
   EXPECT_FALSE(fs::exists(folder.run));

@@ -43,7 +43,8 @@ TEST(DeepSpeedComplaints, WhatTheFileLeavesOutIsLeftToTheConfiguration) {
 TEST(DeepSpeedComplaints, TwoSchedulersAreOneErrorThatNamesBoth) {
   expect_words(
       refusal_of_deepspeed(R"({"scheduler": {"type": "WarmupLR", "params": {}}})", {"training.lr_scheduler=cosine"}),
-      {"TR2111", "command line", "cosine", "ds.json:1:16", "warmup", "keep one of them"});
+      {"TR2111", "command line", "cosine", "ds.json:1:16", "warmup", "keep one of them",
+       "\"auto\" in the other tool's file leaves the value"});
   const Plan plan = plan_with_deepspeed(R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}})",
                                         {"training.lr_scheduler=linear"});
   EXPECT_EQ(plan.training.lr_scheduler, LearningRateLaw::linear) << "an optimizer alone needs no scheduler";

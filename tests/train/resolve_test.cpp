@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "config/tool_files.h"
 #include "train/tiny_run.h"
 
 namespace trireme::testing {
@@ -65,6 +66,19 @@ TEST(Resolve, HandsTheLawsParametersOn) {
               "training.range_test_step_rate=0.5", "training.range_test_staircase=true"},
              "lr_range_test"),
        {2, 2, 3, 3, 4});
+}
+
+// transformers 35484: the file left the accumulation to the command line's 2, and the cosine ran twice as long.
+TEST(Resolve, TheLawOfAFileOfDeepSpeedIsAsLongAsTheRun) {
+  const std::string yaml =
+      "model: {hidden_size: 64, num_layers: 2, num_heads: 4}\ndata: {path: tokens}\n"
+      "training: {num_epochs: 1, micro_batch_size: 1}\n";
+  const config::Plan plan = config::plan_with_deepspeed(
+      R"({"scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": "auto", "warmup_num_steps": 10}}})",
+      {"training.gradient_accumulation_steps=2"}, yaml);
+  const train::ResolvedRun run = train::resolve(plan, {.vocabulary = 257, .num_samples = 1000}, 2, std::nullopt);
+  EXPECT_EQ(run.total_steps, 250);
+  EXPECT_EQ(run.law.total_steps, 250);
 }
 
 }  // namespace
