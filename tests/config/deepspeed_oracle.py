@@ -123,17 +123,20 @@ BOOLEANS = ["overlap_comm", "contiguous_gradients", "reduce_scatter", "use_multi
 INTEGERS = ["reduce_bucket_size", "allgather_bucket_size", "sub_group_size", "stage3_prefetch_bucket_size",
             "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance",
             "prefetch_bucket_size", "max_live_parameters", "zero_hpz_partition_size", "mics_shard_size"]
-SCALES = {"loss_scale": [0, 128, -1], "initial_scale_power": [12, "x"], "loss_scale_window": [500, 0, True],
-          "hysteresis": [2, "x"], "consecutive_hysteresis": [True, "x"], "min_loss_scale": [1, 0], "scale": [1]}
+SCALES = {"loss_scale": [0, 128, -1, None], "initial_scale_power": [12, "x", 10**6, True], "loss_scale_window": [500, 0, True, 10**13],
+          "hysteresis": [2, "x", 0, 10**9], "consecutive_hysteresis": [True, "x", 1], "min_loss_scale": [1, 0, 0.5, 10**12],
+          "scale": [1, "auto"]}
 
 
 def section_cases():
     for key in BOOLEANS:
-        for value in (True, False, "maybe", 2, "auto"):
+        for value in (True, False, "maybe", 2, "auto", 1, None, []):
             yield f"zero {key} {json.dumps(value)}", {"zero_optimization": {"stage": 3, key: value}}
     for key in INTEGERS:
-        for value in (1000, 5e8, 1.5, "x", -5, True, "auto"):
+        for value in (1000, 5e8, 1.5, "x", -5, True, "auto", False, None):
             yield f"zero {key} {json.dumps(value)}", {"zero_optimization": {"stage": 3, key: value}}
+    yield ('zero max_live_parameters "auto"; zero stage3_max_live_parameters 1000',
+           {"zero_optimization": {"stage": 3, "max_live_parameters": "auto", "stage3_max_live_parameters": 1000}})
     for stage in (0, 1, 2, 3, 4, -1, "2", "x", None):
         yield f"stage {json.dumps(stage)}", {"zero_optimization": {"stage": stage}}
     for whole in (True, False, None, "x", []):
@@ -141,6 +144,8 @@ def section_cases():
     for stage, kind, device in itertools.product(range(4), ("optimizer", "param"), ("none", "cpu", "nvme", "disk")):
         yield (f"offload_{kind} {device} stage {stage}",
                {"zero_optimization": {"stage": stage, f"offload_{kind}": {"device": device}}})
+    yield ("offload_optimizer none stage 3; offload_param cpu stage 3",
+           {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none"}, "offload_param": {"device": "cpu"}}})
     for stage, ratio in itertools.product((1, 3), (1.0, 0.5, 2)):
         yield (f"ratio {ratio} stage {stage}",
                {"zero_optimization": {"stage": stage, "offload_optimizer": {"device": "cpu", "ratio": ratio}}})
