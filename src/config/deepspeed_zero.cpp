@@ -21,7 +21,7 @@ ForeignKey by_width(ForeignKey row) {
 std::vector<ForeignKey> bucket_keys() {
   return {
       sets("zero_optimization.overlap_comm", "distributed.overlap_comm"),
-      by_width(sets("zero_optimization.reduce_bucket_size", "distributed.bucket_size")),
+      sets("zero_optimization.reduce_bucket_size", "distributed.bucket_size"),
       sets("zero_optimization.allgather_bucket_size", "distributed.allgather_bucket_size"),
       {.name = "allgather_size",
        .fate = Fate::mapped,
@@ -186,17 +186,15 @@ void read_prefetch(Translation& file) {
   file.set_softly("distributed.gather_ahead", *size, "1");
 }
 
-// What transformers' Trainer makes of "auto".
+// What transformers' Trainer makes of "auto" in stage 3. Not of reduce_bucket_size, hidden_size^2: there it joins
+// messages, here it would cut a block into many.
 void read_auto(Translation& file) {
   struct Row {
     std::string_view name, key;
     OfHiddenSize value;
     std::string formula;
-    bool is_of_stage_3 = true;
   };
-  const Row rows[] = {{"zero_optimization.reduce_bucket_size", "distributed.bucket_size",
-                       [](std::int64_t h) { return h * h; }, "hidden_size^2", false},
-                      {"zero_optimization.stage3_prefetch_bucket_size", "distributed.gather_ahead",
+  const Row rows[] = {{"zero_optimization.stage3_prefetch_bucket_size", "distributed.gather_ahead",
                        [](std::int64_t h) -> std::int64_t { return 9 * h * h / 10 > 0 ? 1 : 0; },
                        "1 for 0.9 hidden_size^2 elements, rounded down"},
                       {"zero_optimization.stage3_param_persistence_threshold", "distributed.persistence_threshold",
@@ -204,7 +202,7 @@ void read_auto(Translation& file) {
   for (const Row& row : rows) {
     const ForeignValue* value = file.find_auto(row.name);
     if (value == nullptr) continue;
-    if (row.is_of_stage_3 && stage_of(file) != "3") {
+    if (stage_of(file) != "3") {
       file.leave_open(*value);
     } else {
       file.set_softly(row.key, *value, row.value, row.formula);

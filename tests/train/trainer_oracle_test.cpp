@@ -54,11 +54,19 @@ Json values_of(const config::Plan& plan, int ranks) {
   return in_their_names(plan, batch_of(plan, ranks, {}, notices), ranks);
 }
 
+bool is_auto(const Json& golden, std::string name) {
+  for (std::size_t dot; (dot = name.find('.')) != std::string::npos;) name[dot] = '/';
+  const Json::json_pointer place("/" + name);
+  return golden.at("config").contains(place) && golden.at("config").at(place) == "auto";
+}
+
 // Which keys are not as the Trainer fills them, or where it does not, as the command line alone has them.
 std::string other_values(const Json& golden, const Json& ours) {
   Json expected = values_of(config::plan_of(config::kSmall, overrides_of(golden)), golden.at("ranks"));
   for (const auto& [name, value] : golden.at("filled").items()) {
-    if (value == "auto") continue;                                        // two keys below stage 3
+    if (value == "auto") continue;  // two keys below stage 3
+    // hidden_size^2 joins their messages and would cut ours: docs/deepspeed.md.
+    if (name.ends_with("reduce_bucket_size") && is_auto(golden, name)) continue;
     const bool counts_elements = name.ends_with("prefetch_bucket_size");  // here units
     expected[name] = counts_elements ? Json(value > 0 ? 1 : 0) : value;
   }
