@@ -22,6 +22,9 @@ endif()
 set(CMAKE_CUDA_COMPILER ${TRIREME_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 enable_language(CUDA)
+# CMake of Debian 12 does not know that nvcc 13 can do C++20.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cu ${CMAKE_SOURCE_DIR}/src/kernels/cuda/*.cpp)
@@ -29,7 +32,7 @@ add_library(trireme_cuda SHARED ${cuda_sources})
 set_target_properties(trireme_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Shared LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 target_include_directories(trireme_cuda PRIVATE ${CMAKE_SOURCE_DIR}/src ${CUDAToolkit_INCLUDE_DIRS})
 target_compile_definitions(trireme_cuda PRIVATE TRIREME_LEVEL=cuda TRIREME_VERSION="${PROJECT_VERSION}")
-# By hand, because CMake of Debian 12 does not know that nvcc 13 can do C++20. No fused multiply-adds but those that are written.
-target_compile_options(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Werror>")
+# No fused multiply-adds but those that are written.
+target_compile_options(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Werror>")
 target_link_options(trireme_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:-rpath,$ORIGIN")
 target_link_libraries(trireme_cuda PRIVATE trireme_layout CUDA::cudart CUDA::cublasLt)
