@@ -148,16 +148,16 @@ struct OptimizerArguments {  // each optimizer reads those of its formula
 // divided among ranks.
 struct ExactSum {
   double high = 0, low = 0;
-  __attribute__((always_inline)) void add(double term) {
+  __attribute__((always_inline)) constexpr void add(double term) {
     const double sum = high + term, part = sum - high;
     low += (high - (sum - part)) + (term - part);
     high = sum;
   }
-  __attribute__((always_inline)) void add(const ExactSum& other) {
+  __attribute__((always_inline)) constexpr void add(const ExactSum& other) {
     add(other.high);
     low += other.low;
   }
-  __attribute__((always_inline)) double value() const { return high - high == 0 ? high + low : high; }
+  __attribute__((always_inline)) constexpr double value() const { return high - high == 0 ? high + low : high; }
 };
 
 // What becomes known behind the norm, in memory of where the kernel runs.

@@ -1,0 +1,282 @@
+// The optimizers' and the norm's kernels on flat runs.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/cuda/kernel.cuh"
+
+namespace trireme::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWidth = 4;  // elements that a thread takes at once: 16 bytes of each array of floats
+
+struct Nothing {};  // the element of an array that a run has not got
+
+template <class N, int width>
+struct alignas(sizeof(N) * width) Few {
+  N element[width];
+};
+
+template <class G, class W>
+struct Run {
+  float *master, *m, *v;
+  const G* gradient;
+  W* weights;
+};
+
+template <int width, class G, class W, class Formula>
+__device__ void update_at(std::int64_t i, const Run<G, W>& run, float scale, const Formula& formula) {
+  constexpr bool kHasM = Formula::kArrays >= 1, kHasV = Formula::kArrays >= 2;
+  using Floats = Few<float, width>;
+  Floats master = *reinterpret_cast<const Floats*>(run.master + i), m{}, v{};
+  const auto gradient = *reinterpret_cast<const Few<G, width>*>(run.gradient + i);
+  if constexpr (kHasM) m = *reinterpret_cast<const Floats*>(run.m + i);
+  if constexpr (kHasV) v = *reinterpret_cast<const Floats*>(run.v + i);
+#pragma unroll
+  for (int j = 0; j < width; ++j) {
+    const float g = to_float(gradient.element[j]) * scale;
+    master.element[j] = formula(master.element[j], g, m.element[j], v.element[j]);
+  }
+  *reinterpret_cast<Floats*>(run.master + i) = master;
+  if constexpr (kHasM) *reinterpret_cast<Floats*>(run.m + i) = m;
+  if constexpr (kHasV) *reinterpret_cast<Floats*>(run.v + i) = v;
+  if constexpr (!std::is_same_v<W, Nothing>) {
+    Few<W, width> weights;
+#pragma unroll
+    for (int j = 0; j < width; ++j) weights.element[j] = from_float<W>(master.element[j]);
+    *reinterpret_cast<Few<W, width>*>(run.weights + i) = weights;
+  }
+}
+
+template <class G, class W, class Formula>
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(std::int64_t n, Run<G, W> run, bool vectors, const Update* update, Formula formula) {
+  if (update->skips) return;
+  const auto scale = static_cast<float>(update->gradient_scale);
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kThreads * kWidth;
+  if (vectors && first + kThreads * kWidth <= n)
+    return update_at<kWidth>(first + threadIdx.x * kWidth, run, scale, formula);
+  for (std::int64_t i = first + threadIdx.x; i < min(n, first + kThreads * kWidth); i += kThreads)
+    update_at<1>(i, run, scale, formula);
+}
+
+template <class G, class W, class Formula>
+void update_typed(const Update* update, const OptimizerRun& run, const Formula& formula) {
+  const Run<G, W> typed{run.master, run.m, run.v, static_cast<const G*>(run.gradient), static_cast<W*>(run.weights)};
+  const bool vectors = is_aligned(run.master) && is_aligned(run.m) && is_aligned(run.v) && is_aligned(run.gradient) &&
+                       is_aligned(run.weights);
+  const auto blocks = static_cast<unsigned>(ceil_div(run.n, kThreads * kWidth));
+  update_kernel<<<blocks, kThreads, 0, current().stream>>>(run.n, typed, vectors, update, formula);
+  TRIREME_CUDA_LAUNCHED("an optimizer");
+}
+
+template <class G, class Formula>
+void update_from(const Update* update, const OptimizerRun& run, const Formula& formula) {
+  if (run.weights == nullptr) return update_typed<G, Nothing>(update, run, formula);
+  if (run.weights_dtype == DType::f32) return update_typed<G, float>(update, run, formula);
+  if (run.weights_dtype == DType::f16) return update_typed<G, __half>(update, run, formula);
+  update_typed<G, __nv_bfloat16>(update, run, formula);
+}
+
+template <class Formula>
+void update_elements(const Update* update, const OptimizerRun& run, const Formula& formula) {
+  if (run.n == 0) return;
+  if (run.gradient_dtype == DType::f32) return update_from<float>(update, run, formula);
+  update_from<__nv_bfloat16>(update, run, formula);
+}
+
+// A formula makes the new weight from the old one and the scaled gradient; it has kArrays arrays of its own.
+template <bool decoupled>
+struct Adam {
+  static constexpr int kArrays = 2;
+  float keep, decay, rate1, beta2, rate2, root_correction2, eps, step;
+
+  explicit Adam(const OptimizerArguments& a)
+      : keep(static_cast<float>(1 - a.learning_rate * a.weight_decay)),
+        decay(static_cast<float>(a.weight_decay)),
+        rate1(static_cast<float>(1 - a.beta1)),
+        beta2(static_cast<float>(a.beta2)),
+        rate2(static_cast<float>(1 - a.beta2)),
+        root_correction2(static_cast<float>(std::sqrt(a.bias_correction2))),
+        eps(static_cast<float>(a.eps)),
+        step(static_cast<float>(-a.learning_rate / a.bias_correction1)) {}
+
+  __device__ float operator()(float weight, float g, float& m, float& v) const {
+    if constexpr (decoupled) {
+      weight = weight * keep;
+    } else {
+      g = fmaf(weight, decay, g);
+    }
+    m = fmaf(g - m, rate1, m);
+    v = fmaf(g * g, rate2, v * beta2);
+    const float denominator = sqrtf(v) / root_correction2 + eps;
+    return fmaf(m / denominator, step, weight);
+  }
+};
+
+template <bool with_momentum>
+struct Sgd {
+  static constexpr int kArrays = with_momentum ? 1 : 0;
+  float decay, momentum, step;
+  bool nesterov;
+
+  explicit Sgd(const OptimizerArguments& a)
+      : decay(static_cast<float>(a.weight_decay)),
+        momentum(static_cast<float>(a.momentum)),
+        step(static_cast<float>(-a.learning_rate)),
+        nesterov(a.nesterov) {}
+
+  __device__ float operator()(float weight, float g, float& m, float&) const {
+    g = fmaf(weight, decay, g);
+    if constexpr (with_momentum) {
+      m = fmaf(m, momentum, g);
+      g = nesterov ? fmaf(m, momentum, g) : m;
+    }
+    return fmaf(g, step, weight);
+  }
+};
+
+struct Adagrad {
+  static constexpr int kArrays = 1;
+  float decay, eps, step;
+
+  explicit Adagrad(const OptimizerArguments& a)
+      : decay(static_cast<float>(a.weight_decay)),
+        eps(static_cast<float>(a.eps)),
+        step(static_cast<float>(-a.learning_rate)) {}
+
+  __device__ float operator()(float weight, float g, float& m, float&) const {
+    g = fmaf(weight, decay, g);
+    m = fmaf(g, g, m);
+    return fmaf(g / (sqrtf(m) + eps), step, weight);
+  }
+};
+
+struct Lion {
+  static constexpr int kArrays = 1;
+  float keep, beta1, rate1, beta2, rate2, step;
+
+  explicit Lion(const OptimizerArguments& a)
+      : keep(static_cast<float>(1 - a.learning_rate * a.weight_decay)),
+        beta1(static_cast<float>(a.beta1)),
+        rate1(static_cast<float>(1 - a.beta1)),
+        beta2(static_cast<float>(a.beta2)),
+        rate2(static_cast<float>(1 - a.beta2)),
+        step(static_cast<float>(-a.learning_rate)) {}
+
+  __device__ float operator()(float weight, float g, float& m, float&) const {
+    const float mean = fmaf(g, rate1, m * beta1);
+    const float direction = mean > 0 ? 1.0f : mean < 0 ? -1.0f : 0.0f;
+    m = fmaf(g, rate2, m * beta2);
+    return fmaf(direction, step, weight * keep);
+  }
+};
+
+}  // namespace
+
+void adamw(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_elements(update, run, Adam<true>(a));
+}
+
+void adam(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_elements(update, run, Adam<false>(a));
+}
+
+void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  if (run.m == nullptr) return update_elements(update, run, Sgd<false>(a));
+  update_elements(update, run, Sgd<true>(a));
+}
+
+void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_elements(update, run, Adagrad(a));
+}
+
+void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_elements(update, run, Lion(a));
+}
+
+namespace {
+
+constexpr std::int64_t kChunk = 256;  // wherever ranks' slices begin, a chunk begins
+constexpr int kGroup = 16;            // threads of a chunk: the lanes of the CPU's sum
+constexpr int kGroups = kThreads / kGroup;
+constexpr std::int64_t kMaxPartials = 4096;
+
+// The chunk's sum in the CPU's order, in the group's first thread.
+template <class N>
+__device__ double sum_of_chunk(std::int64_t n, const N* x) {
+  const int lane = static_cast<int>(threadIdx.x) % kGroup;
+  constexpr int kTurns = kChunk / kGroup;
+  float values[kTurns];
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) values[i] = (i + 1) * kGroup <= n ? to_float(x[i * kGroup + lane]) : 0.0f;
+  double sum = 0;
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) sum = fma(static_cast<double>(values[i]), static_cast<double>(values[i]), sum);
+  for (int width = kGroup / 2; width > 0; width /= 2) sum += __shfl_down_sync(0xffffffffu, sum, width, kGroup);
+  double rest = 0;
+  for (std::int64_t i = n < kChunk ? n / kGroup * kGroup : n; i < n; ++i) {
+    const double value = to_float(x[i]);
+    rest = fma(value, value, rest);
+  }
+  return sum + rest;
+}
+
+// Adds the block's sums in a fixed order.
+__device__ ExactSum sum_of_block(ExactSum mine, ExactSum* sums) {
+  sums[threadIdx.x] = mine;
+  for (int width = kThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (static_cast<int>(threadIdx.x) < width) sums[threadIdx.x].add(sums[threadIdx.x + width]);
+  }
+  return sums[0];
+}
+
+// Block b adds up the chunks [b * chunks, (b + 1) * chunks), each group every 16th.
+template <class N>
+__global__ void __launch_bounds__(kThreads)
+    squares_kernel(std::int64_t n, const N* x, std::int64_t chunks, ExactSum* partials) {
+  __shared__ ExactSum sums[kThreads];
+  const std::int64_t first = blockIdx.x * chunks;
+  const int group = static_cast<int>(threadIdx.x) / kGroup;
+  ExactSum sum;
+  for (std::int64_t i = 0; i < chunks; i += kGroups) {  // the whole warp goes on: it shuffles
+    const std::int64_t begin = (first + i + group) * kChunk;
+    const std::int64_t size = i + group < chunks ? max(min(kChunk, n - begin), std::int64_t{0}) : 0;
+    sum.add(sum_of_chunk(size, x + begin));
+  }
+  if (threadIdx.x % kGroup != 0) sum = {};
+  const ExactSum all = sum_of_block(sum, sums);
+  if (threadIdx.x == 0) partials[blockIdx.x] = all;
+}
+
+__global__ void __launch_bounds__(kThreads) add_partials_kernel(int count, const ExactSum* partials, ExactSum* total) {
+  __shared__ ExactSum sums[kThreads];
+  ExactSum sum;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum.add(partials[i]);
+  const ExactSum all = sum_of_block(sum, sums);
+  if (threadIdx.x == 0) total->add(all);
+}
+
+template <class N>
+void add_squares(std::int64_t n, const N* x, ExactSum* total) {
+  if (n == 0) return;
+  StreamState& state = current();
+  auto* partials = reinterpret_cast<ExactSum*>(workspace(state));
+  const std::int64_t all = ceil_div(n, kChunk), chunks = std::max<std::int64_t>(ceil_div(all, kMaxPartials), kGroups);
+  const std::int64_t blocks = ceil_div(all, chunks);
+  squares_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, state.stream>>>(n, x, chunks, partials);
+  TRIREME_CUDA_LAUNCHED("sum_of_squares");
+  add_partials_kernel<<<1, kThreads, 0, state.stream>>>(static_cast<int>(blocks), partials, total);
+  TRIREME_CUDA_LAUNCHED("sum_of_squares");
+}
+
+}  // namespace
+
+void sum_of_squares(std::int64_t n, const void* x, DType dtype, ExactSum* sum) {
+  if (dtype == DType::bf16) return add_squares(n, native(static_cast<const bfloat16*>(x)), sum);
+  add_squares(n, static_cast<const float*>(x), sum);
+}
+
+}  // namespace trireme::kernels::cuda
