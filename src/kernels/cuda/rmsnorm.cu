@@ -96,7 +96,8 @@ void over_runs(const NormShape& s, bool aligned, Launch launch) {
 }  // namespace
 
 template <class T>
-void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps, T* y, float* rstd) {
+void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps, T* y,
+                     typename AccumulatorOf<T>::type* rstd) {
   constexpr int kWidth = kWidthOf<T>;
   over_runs<kWidth>(
       shape, runs_are_aligned<kWidth>(shape, x, w, y), [&]<class G, class Aligned>(G, Aligned, dim3 grid, dim3 block) {
@@ -107,7 +108,7 @@ void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps,
 }
 
 template <class T>
-void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const float* rstd, const T* dy, T* dx,
+void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd, const T* dy, T* dx,
                       bool add_dx, T* dw, bool add_dw) {
   constexpr int kWidth = kWidthOf<T>;
   if (dw != nullptr) {  // first: dx may lie where dy does
