@@ -21,11 +21,15 @@ ForeignKey idle(std::string_view name, std::string_view doc) {
 }
 
 std::vector<ForeignKey> launch_keys() {
-  constexpr std::string_view kTpu = "it is for TPUs";
+  constexpr std::string_view kTpu = "it is for TPUs", kNoGraph = "there is no graph to compile";
   return {
       refused("compute_environment", "jobs of a cloud service are started by its own tools", {"local_machine"}),
       {"distributed_type", kSets, "", Type::text},
       {"mixed_precision", kSets, "training.mixed_precision"},
+      {.name = "fp16",
+       .fate = kMapped,
+       .type = Type::boolean,
+       .doc = "is the old name of mixed_precision fp16, and counts where mixed_precision is not given"},
       {"num_processes", kSets, "", Type::integer},
       refused("num_machines", "several nodes come later (trireme launch --nnodes)", {"1"}),
       {.name = "machine_rank", .fate = kMapped, .type = Type::integer, .doc = "is `trireme launch --node-rank`"},
@@ -49,11 +53,13 @@ std::vector<ForeignKey> launch_keys() {
       refused("tpu_use_cluster", kTpu),
       refused("tpu_use_sudo", kTpu),
       refused("tpu_env", kTpu),
+      refused("tpu_vm", kTpu),
       {"fsdp_config", kSets},
       refused("fp8_config", "fp8 is later work"),
       refused("megatron_lm_config", "Megatron-LM's parallelism is later work"),
       refused("mpirun_config", "starting by mpirun is later work"),
-      idle("dynamo_config", "there is no graph to compile"),
+      idle("dynamo_config", kNoGraph),
+      idle("dynamo_backend", kNoGraph),
   };
 }
 
@@ -84,8 +90,8 @@ std::vector<ForeignKey> deepspeed_map() {
 }
 
 // In the map each name may begin with parallelism_config_ again.
-ForeignKey axis(std::string_view name, std::string_view plain, std::string_view key) {
-  return {.name = name, .key = key, .names = {plain}};
+ForeignKey axis(std::string_view name, std::string_view plain, std::string_view doc) {
+  return {.name = name, .type = Type::integer, .names = {plain}, .doc = doc};
 }
 
 ForeignKey axis_of_later(std::string_view name, std::string_view plain, std::string_view doc) {
@@ -96,12 +102,13 @@ ForeignKey of_such_axis(std::string_view name, std::string_view plain) {
   return {.name = name, .fate = kNoEffect, .names = {plain}, .doc = "neither the context nor the sequence is divided"};
 }
 
+constexpr std::string_view kReplicas = "parallelism_config.parallelism_config_dp_replicate_size",
+                           kShards = "parallelism_config.parallelism_config_dp_shard_size";
+
 std::vector<ForeignKey> parallelism_map() {
   return {
-      axis("parallelism_config.parallelism_config_dp_replicate_size", "parallelism_config.dp_replicate_size",
-           "distributed.dp_replicate"),
-      axis("parallelism_config.parallelism_config_dp_shard_size", "parallelism_config.dp_shard_size",
-           "distributed.dp_shard"),
+      axis(kReplicas, "parallelism_config.dp_replicate_size", "distributed.dp_replicate"),
+      axis(kShards, "parallelism_config.dp_shard_size", "distributed.dp_shard"),
       axis_of_later("parallelism_config.parallelism_config_tp_size", "parallelism_config.tp_size",
                     "tensor parallelism is later work"),
       axis_of_later("parallelism_config.parallelism_config_cp_size", "parallelism_config.cp_size",
@@ -144,11 +151,25 @@ void read_type(Translation& file) {
   check_map(file, *type, "fsdp_config", "fsdp");
   check_map(file, *type, "deepspeed_config", "deepspeed");
   const bool has_file = file.find("deepspeed_config.deepspeed_config_file") != nullptr;
-  const ForeignValue* replicas = file.find("parallelism_config.parallelism_config_dp_replicate_size");
+  const ForeignValue* replicas = file.find(kReplicas);
   const bool is_hybrid = replicas != nullptr && parse_integer(replicas->node.text).value_or(1) > 1;
   if (word == "fsdp") return file.set_softly("distributed.strategy", *type, is_hybrid ? "hybrid_shard" : "full_shard");
   if (word != "deepspeed" || has_file) return file.sets_nothing(*type);
   file.set_softly("distributed.strategy", *type, "zero2");
+}
+
+// A size that is left out is 1. Where all are 1, as in generated files, accelerate makes no mesh and distributed_type
+// alone says how the ranks share the work.
+void read_axes(Translation& file) {
+  const ForeignValue *replicas = file.find(kReplicas), *shards = file.find(kShards);
+  const auto is_one = [](const ForeignValue* size) { return size == nullptr || parse_integer(size->node.text) == 1; };
+  const bool is_no_mesh = is_one(replicas) && is_one(shards);
+  const auto set = [&](std::string_view key, const ForeignValue* size, const ForeignValue* other) {
+    if (size != nullptr) return is_no_mesh ? file.sets_nothing(*size) : file.set(key, *size, size->node);
+    if (!is_no_mesh) file.set_default(key, *other, "1");
+  };
+  set("distributed.dp_replicate", replicas, shards);
+  set("distributed.dp_shard", shards, replicas);
 }
 
 // As accelerate refuses it: the file says these itself.
@@ -169,6 +190,11 @@ void check_alone(Translation& file) {
 void accelerate_rules(Translation& file) {
   check_alone(file);
   read_type(file);
+  read_axes(file);
+  const ForeignValue* half = file.find("fp16");
+  if (half != nullptr && parse_bool(half->node.text) == true && !file.gives("mixed_precision")) {
+    file.set("training.mixed_precision", *half, "fp16");
+  }
   if (const ForeignValue* ranks = file.find("num_processes")) {
     if (parse_integer(ranks->node.text).value_or(0) > 0)
       return file.set("distributed.num_processes", *ranks, ranks->node);

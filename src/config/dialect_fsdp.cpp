@@ -71,6 +71,7 @@ std::vector<ForeignKey> sharding_keys() {
        .doc = "is the old name of fsdp_backward_prefetch, and read as it"},
       {.name = "fsdp_forward_prefetch", .type = Type::boolean, .doc = "true: distributed.gather_ahead is 1."},
       {.name = "fsdp_activation_checkpointing", .key = "training.gradient_checkpointing"},
+      {.name = "fsdp_activation_checkpointing_offload", .key = "training.cpu_checkpointing"},
       {.name = "fsdp_state_dict_type",
        .fate = kMapped,
        .values = state_dicts(),

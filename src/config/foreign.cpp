@@ -37,6 +37,11 @@ void check_type(const ForeignKey& row, const YamlNode& node, const std::string& 
   read_value(as_key, node, place);
 }
 
+// "true" in quotes is as good as true to the tools that write such files.
+bool takes_boolean(const ForeignKey& row) {
+  return row.type == Type::boolean || (!row.key.empty() && key_named(row.key).type == Type::boolean);
+}
+
 std::string_view parent_of(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
@@ -216,6 +221,7 @@ void Translation::take_entry(const std::string& name, const YamlNode::Entry& ent
                        .key_place = key_place,
                        .place = place_of_(entry.value.mark),
                        .source = source_};
+    if (takes_boolean(*row)) value.node.quoted = false;
     take_value(std::move(value));
   } else if (is_block(name)) {
     if (entry.value.kind == YamlNode::Kind::null) return;

@@ -104,6 +104,33 @@ TEST(Accelerate, ParallelismIsOurMesh) {
   }
 }
 
+// As generated files have them: accelerate makes no mesh of sizes that are all 1, and a size that is left out is 1.
+TEST(Accelerate, SizesOfOneSayNothing) {
+  const auto plan = [](const std::string& sizes) {
+    return accelerate_plan("distributed_type: FSDP\nparallelism_config: {" + sizes + "}\n").distributed;
+  };
+  for (const char* sizes : {"dp_replicate_size: 1, dp_shard_size: 1", "dp_shard_size: 1", "dp_replicate_size: 1"}) {
+    EXPECT_EQ(plan(sizes).strategy, Strategy::full_shard) << sizes;
+    EXPECT_FALSE(plan(sizes).dp_replicate) << sizes;
+    EXPECT_FALSE(plan(sizes).dp_shard) << sizes;
+  }
+  EXPECT_EQ(plan("dp_shard_size: 4").dp_replicate, 1);
+  EXPECT_EQ(plan("dp_replicate_size: 4").dp_shard, 1);
+}
+
+TEST(Accelerate, OldKeysAreRead) {
+  const auto precision = [](const std::string& keys) {
+    return accelerate_plan("distributed_type: MULTI_GPU\n" + keys).training.mixed_precision;
+  };
+  EXPECT_EQ(precision("fp16: true\n"), MixedPrecision::fp16);
+  EXPECT_EQ(precision("fp16: false\n"), MixedPrecision::no);
+  EXPECT_EQ(precision("fp16: true\nmixed_precision: bf16\n"), MixedPrecision::bf16);
+  EXPECT_TRUE(has_notice(accelerate_plan("distributed_type: MULTI_GPU\ndynamo_backend: INDUCTOR\n"),
+                         "dynamo_backend (accelerate) has no effect"));
+  EXPECT_EQ(accelerate_code("distributed_type: MULTI_GPU\ntpu_vm: [a]\n"), 2190);
+  EXPECT_EQ(accelerate_code("distributed_type: MULTI_GPU\ntpu_vm: null\n"), 0);
+}
+
 TEST(Accelerate, FactsOfTheLaunchSayWhichFlagMeansThem) {
   const Plan plan = accelerate_plan(
       "distributed_type: MULTI_CPU\nnum_processes: -1\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n"

@@ -223,6 +223,21 @@ TEST(Fsdp, OffloadAndRecomputationAreOurs) {
   EXPECT_EQ(off.training.gradient_checkpointing, Recompute::none);
 }
 
+TEST(Fsdp, InputsOfRecomputedBlocksAreOffloadedOnlyWithThem) {
+  EXPECT_TRUE(fsdp_plan(R"({"activation_checkpointing": true, "fsdp_activation_checkpointing_offload": true})")
+                  .training.cpu_checkpointing);
+  EXPECT_EQ(fsdp_error(R"({"activation_checkpointing_offload": true})")->code(), 2104);
+}
+
+// As transformers and accelerate write them.
+TEST(Fsdp, BooleansMayBeTexts) {
+  EXPECT_EQ(fsdp_plan(R"({"forward_prefetch": "true", "backward_prefetch": "NO_PREFETCH"})").distributed.gather_ahead,
+            1);
+  EXPECT_TRUE(fsdp_plan(R"({"activation_checkpointing": "true", "activation_checkpointing_offload": "True"})")
+                  .training.cpu_checkpointing);
+  EXPECT_EQ(fsdp_error(R"({"forward_prefetch": "maybe"})")->code(), 2102);
+}
+
 TEST(Fsdp, CheckpointsAreWholeWhateverTheTypeOfStateDict) {
   for (const char* word : {"FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT", "sharded_state_dict", "3"}) {
     EXPECT_TRUE(has_notice(fsdp_plan(R"({"fsdp_state_dict_type": ")" + std::string(word) + "\"}"),
