@@ -70,7 +70,7 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
 
 train::Ranks ranks_of(const comm::WorkerEnvironment& environment) {
   const bool is_alone = environment.world_size == 1 && environment.master_addr.empty() && environment.control_fd < 0;
-  return {environment.world_size, is_alone ? "no launcher" : "WORLD_SIZE"};
+  return {environment.world_size, is_alone ? "no launcher" : "WORLD_SIZE", environment.local_world_size};
 }
 
 int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {

@@ -199,7 +199,8 @@ std::vector<Key> strategy_keys() {
        .doc =
            "What each rank keeps as its slice only. ddp, no_shard: nothing; zero1: optimizer state; zero2: gradients "
            "too; zero3, full_shard: parameters too, gathered for the units at work; shard_grad_op: the same, gathered "
-           "once a step; hybrid_shard: full_shard among dp_shard ranks, copied over dp_replicate."},
+           "once a step; hybrid_shard: full_shard among dp_shard ranks, by default those of a machine, copied over "
+           "dp_replicate."},
       {.name = "distributed.num_processes",
        .type = Type::integer,
        .optional = true,

@@ -11,11 +11,13 @@
 
 namespace trireme::train {
 
-// How many ranks share the data, and who says so, for messages: "--nproc-per-node".
+// How many ranks share the data, who says so, for messages: "--nproc-per-node", and how many are on one machine.
 struct Ranks {
-  Ranks(int number, std::string origin = {}) : count(number), source(std::move(origin)) {}
+  Ranks(int number, std::string origin = {}, int on_machine = 0)
+      : count(number), source(std::move(origin)), per_machine(on_machine == 0 ? number : on_machine) {}
   int count;
   std::string source;
+  int per_machine;
 };
 
 // What a checkpoint says: its global batch wins over the plan's accumulation, its optimizer must be the plan's.

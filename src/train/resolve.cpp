@@ -140,16 +140,30 @@ std::string factorings_of(int world_size) {
   return text;
 }
 
+// hybrid_shard without sizes: the ranks of a machine share a set of slices, as PyTorch has it.
+int machines_of(const Plan& plan, const Ranks& ranks, std::vector<std::string>& notices) {
+  const std::string place = place_of(plan, "distributed.strategy");
+  if (ranks.count % ranks.per_machine != 0) {
+    throw Error(2211, place,
+                "is hybrid_shard, which shards among the ranks of a machine, but " + std::to_string(ranks.count) +
+                    " ranks are not a multiple of the " + std::to_string(ranks.per_machine) + " on this one",
+                "set distributed.dp_shard, or start as many ranks on each machine");
+  }
+  const int machines = ranks.count / ranks.per_machine;
+  notices.push_back(place + " hybrid_shard shards among the " + std::to_string(ranks.per_machine) +
+                    " ranks of a machine" +
+                    (machines == 1 ? "; there is one machine, so it equals full_shard"
+                                   : ", and " + std::to_string(machines) + " machines are replicas"));
+  return machines;
+}
+
 // How many sets of ranks hold all slices.
-int replicas_of(const Plan& plan, int world_size) {
+int replicas_of(const Plan& plan, const Ranks& ranks, std::vector<std::string>& notices) {
+  const int world_size = ranks.count;
   check_number_of_ranks(plan, world_size);
   const config::DistributedPlan& d = plan.distributed;
   const bool hybrid = d.strategy == config::Strategy::hybrid_shard;
-  if (hybrid && !d.dp_replicate && !d.dp_shard) {
-    throw Error(2211, place_of(plan, "distributed.strategy"),
-                "is hybrid_shard, but neither dp_shard nor dp_replicate says how many ranks share a set of slices",
-                "set distributed.dp_shard, for instance to the ranks of a machine");
-  }
+  if (hybrid && !d.dp_replicate && !d.dp_shard) return machines_of(plan, ranks, notices);
   const std::string place = place_of(plan, d.dp_shard ? "distributed.dp_shard" : "distributed.dp_replicate");
   if (!sharding_of(d.strategy).optimizer) {
     // One set a rank, whatever else is said.
@@ -265,7 +279,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
                 .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,
                 .wrapping = wrapping_of(plan.distributed),
                 .sharding = sharding_of(plan.distributed.strategy),
-                .replicas = replicas_of(plan, world_size),
+                .replicas = replicas_of(plan, ranks, run.notices),
                 .persistence_threshold = plan.distributed.persistence_threshold,
                 .gather_ahead = plan.distributed.gather_ahead,
                 .reuse_distance = plan.distributed.reuse_distance,

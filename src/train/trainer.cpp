@@ -76,8 +76,9 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   kernels::set_num_threads(plan_.training.compute_threads);
   resumed_step_ = agree_on_checkpoint();
   model_ = open_model_source(plan_);
-  run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, comm_.world_size(),
-                 facts_of(resumed_.get()), model_ ? &model_->config.model : nullptr);
+  const Ranks ranks(comm_.world_size(), "", options_.local_ranks);
+  run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, ranks, facts_of(resumed_.get()),
+                 model_ ? &model_->config.model : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
   chain_ = make_training_chain(run_, run_.notices);
   if (plan_.monitor.exposed_communication > 0) overlap_ = measure_overlap_of_run();

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include "config/tool_files.h"
+
 #include "train/tiny_run.h"
 
 namespace trireme::testing {
@@ -29,6 +31,32 @@ TEST(Resolve, HandsTheOptimizersOptionsOn) {
       resolved({"training.optimizer=adagrad", "training.initial_accumulator_value=0.2"}).engine.optimizer;
   EXPECT_EQ(adagrad.initial_accumulator_value, 0.2);
   EXPECT_EQ(adagrad.eps, 1e-10);
+}
+
+// As PyTorch shards without sizes: within a machine, with the machines as replicas.
+TEST(Resolve, HybridShardWithoutSizesShardsWithinAMachine) {
+  const auto hybrid = [](const train::Ranks& ranks) {
+    const config::Plan plan = tiny_plan(
+        {.output_dir = "unused", .overrides = {"distributed.strategy=hybrid_shard", "training.global_batch_size=24"}});
+    return train::resolve(plan, {300, 1000}, ranks);
+  };
+  const auto says = [](const train::ResolvedRun& run, const std::string& words) {
+    return std::any_of(run.notices.begin(), run.notices.end(),
+                       [&](const std::string& notice) { return notice.find(words) != std::string::npos; });
+  };
+  const train::ResolvedRun two = hybrid({6, "WORLD_SIZE", 3});
+  EXPECT_EQ(two.engine.replicas, 2);
+  EXPECT_TRUE(says(two, "among the 3 ranks of a machine, and 2 machines are replicas"));
+  const train::ResolvedRun one = hybrid({4, "--nproc-per-node"});
+  EXPECT_EQ(one.engine.replicas, 1);
+  EXPECT_TRUE(says(one, "there is one machine, so it equals full_shard"));
+  try {
+    hybrid({6, "WORLD_SIZE", 4});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), 2211);
+    EXPECT_NE(error.message().find("6 ranks are not a multiple of the 4 on this one"), std::string::npos);
+  }
 }
 
 TEST(Resolve, HandsTheLawsParametersOn) {
