@@ -105,6 +105,7 @@ const std::vector<Key>& keys() {
     std::vector<Key> rows = model_and_data_keys();
     append(rows, training_and_run_keys());
     append(rows, later_keys());
+    append(rows, trainer_keys());
     append(rows, foreign_keys());
     return rows;
   }();

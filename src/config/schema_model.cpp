@@ -8,7 +8,7 @@ std::vector<Key> top_keys() {
       {.name = "name",
        .type = Type::text,
        .rule = "the file's name",
-       .aliases = {{"run_name", kHuggingFace}, {"job_name", kGuides}},
+       .aliases = {{"run_name", kHuggingFace}, {"training.run_name", kHuggingFace}, {"job_name", kGuides}},
        .field = field<&Plan::name>(),
        .doc = "Name of the run: letters, digits, dot, underscore and dash."},
       {.name = "output_dir",

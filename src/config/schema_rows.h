@@ -60,6 +60,7 @@ std::vector<Key> loss_scale_keys();
 std::vector<Key> offload_keys();  // schema_offload.cpp
 std::vector<Key> run_keys();      // schema_run.cpp
 std::vector<Key> later_keys();    // schema_later.cpp
+std::vector<Key> trainer_keys();  // schema_trainer.cpp
 std::vector<Key> foreign_keys();  // schema_foreign.cpp
 
 }  // namespace trireme::config
