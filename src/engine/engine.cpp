@@ -9,6 +9,8 @@
 #include "chain/forward.h"
 #include "comm/subset.h"
 #include "engine/gradient_sum.h"
+#include "engine/on_device.h"
+#include "kernels/device.h"
 
 namespace trireme::engine {
 
@@ -54,9 +56,9 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank()),
-             options.accumulator_dtype),
-      arena_(plan_.arena_bytes),
-      host_arena_(plan_.host_arena_bytes),
+             options.accumulator_dtype, options.device_memory(), options.host_memory()),
+      arena_(plan_.arena_bytes, options.device_memory()),
+      host_arena_(plan_.host_arena_bytes, options.host_memory()),
       copy_threads_(kernels::num_threads()),
       reduce_types_(reduce_types(chain, options)),
       loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
@@ -67,8 +69,12 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
     std::vector<Bound>& bound = bound_.emplace_back();
     for (const Instruction& instruction : program.instructions) bound.push_back(bind(program, instruction));
   }
-  executor_ = std::make_unique<Executor>(
-      plan_.programs, [this](int program, int instruction) { run(program, instruction); }, [this] { free_peers(); });
+  if (options.device >= 0) {
+    move_to_device();
+  } else {
+    executor_ = std::make_unique<Executor>(
+        plan_.programs, [this](int program, int instruction) { run(program, instruction); }, [this] { free_peers(); });
+  }
 }
 
 // From collectives that will not complete.
@@ -206,6 +212,7 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
   if (options.snapshot && !overlaps) due_snapshot_ = number;
   report_ = StepReport{.loss_scale = loss_scale_.scale, .program = next_program()};
   own_losses_.assign(batches.size(), 0.0);
+  if (device_ == nullptr) losses_ = own_losses_.data();
   if (options.record_spans || options_.measures) {
     report_.spans.resize(plan_.programs[report_.program].instructions.size());
   }
@@ -220,7 +227,11 @@ StepReport Engine::step(std::span<const Batch> batches, const StepOptions& optio
 void Engine::run_program(std::size_t program, std::span<schedule::Span> record) {
   const bool takes_snapshot = plan_.programs[program].snapshots == schedule::Snapshots::taken;
   if (takes_snapshot) snapshot_step_.reset();
-  executor_->run(static_cast<int>(program), record);
+  if (device_ != nullptr) {
+    run_on_device(program, record);
+  } else {
+    executor_->run(static_cast<int>(program), record);
+  }
   if (takes_snapshot) snapshot_step_ = std::exchange(due_snapshot_, std::nullopt);
   is_pending_ = schedule::leaves_steps(plan_.programs[program].pass);
 }
@@ -239,6 +250,7 @@ void Engine::drain() {
 
 ModelState& Engine::state() {
   TRIREME_CHECK(!is_pending_, "the state was asked for while a step is pending");
+  wait_for_device();
   return state_;
 }
 
@@ -257,7 +269,7 @@ void Engine::run(int program, int index) {
     case Op::reduce: return run_reduce(instruction, bound);
     case Op::gather: return run_gather(instruction, bound);
     case Op::release: return;
-    case Op::report: return run_report();
+    case Op::report: return device_ != nullptr ? report_of_device() : run_report();
     case Op::norm: return run_norm();
     case Op::step: return run_step(instruction, bound);
     case Op::offload:
@@ -283,12 +295,12 @@ void Engine::run_count() {
 
 void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
   const Unit& unit = *chain_.units[instruction.unit];
-  const Batch& batch = batches_[instruction.round];
+  const Batch& batch = device_ != nullptr ? batch_on_device(instruction.round) : batches_[instruction.round];
   // Bytes between parameters belong to nobody, but norm and optimizer run over whole groups.
   for (const auto& [group, slot] : bound.fresh_slots) {
     const std::int64_t element = size_of(chain_.compute_dtype);
     for (const auto& [begin, end] : gaps_[group]) {
-      std::memset(slot + begin * element, 0, static_cast<std::size_t>((end - begin) * element));
+      kernels::zero(slot + begin * element, (end - begin) * element);
     }
   }
   switch (instruction.op) {
@@ -301,7 +313,7 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
       const double factor = report_.loss_scale * options_.gradient_factor;
       const double scale = report_.valid_tokens > 0 ? factor / static_cast<double>(report_.valid_tokens) : 0.0;
       unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace,
-                 &own_losses_[instruction.round]});
+                 losses_ + instruction.round});
       break;
     }
     default:
@@ -365,17 +377,17 @@ void Engine::run_step(const Instruction& instruction, const Bound& bound) {
   const int g = instruction.group;
   const StorageGroup& group = plan_.groups[g];
   const bool on_host = instruction.lane == schedule::Lane::copy;
-  if (!on_host && update_.skips) return;  // on the host the weights are fetched all the same
   if (on_host) kernels::set_num_threads(copy_threads_);
-  // One that does not wait runs beside REPORT, which writes due_ and update_.
+  // One that does not wait runs beside REPORT, which writes due_ and the update.
   const bool is_early = on_host && plan_.steps_early();
   const Due due = is_early ? Due{step_options_.learning_rate, step_options_.step} : due_;
-  const kernels::Update update = is_early ? kernels::Update{.gradient_scale = 1.0 / report_.loss_scale} : update_;
-  if (update.skips) return state_.write_weights(g, bound.target);
+  const kernels::Update early{.gradient_scale = 1.0 / report_.loss_scale};
+  const kernels::Update* update = is_early ? &early : &numbers_->update;
+  if (on_host && update->skips) return state_.write_weights(g, bound.target);  // they are fetched all the same
   const kernels::OptimizerArguments arguments =
       optim::arguments_of(options_.optimizer, due.learning_rate, due.step, group.decay);
   (kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel)(
-      arguments, &update,
+      arguments, update,
       {.n = state_.updated(g).size(),
        .master = state_.updated_data(StateKind::master, g),
        .m = state_.updated_data(StateKind::first, g),

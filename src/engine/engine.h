@@ -32,6 +32,9 @@
 namespace trireme::engine {
 
 struct EngineOptions {
+  int device = -1;  // the CUDA device that it runs on; -1: the CPU
+  MemoryKind device_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::device; }
+  MemoryKind host_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::pinned; }
   BatchShape micro_batch;  // B, T
   MicroBatchSplit split;   // M micro-batches over the data ranks
   bool reduce_each_micro_batch = false;
@@ -174,7 +177,15 @@ class Engine {
   std::int64_t allocated_bytes(schedule::Tier tier) const;
 
  private:
-  struct Bound;  // an instruction's views, resolved once
+  struct Bound;     // an instruction's views, resolved once
+  struct OnDevice;  // what it has beside plan and state where it runs on a device
+  void move_to_device();
+  void run_on_device(std::size_t program, std::span<schedule::Span> record);
+  void report_of_device();
+  const Batch& batch_on_device(int round) const;
+  void wait_for_device() const;
+  LossResult evaluate_on_device(const Batch& batch);
+  void evaluate(const Batch& batch, double* sum);
   void check(std::span<const Batch> batches);
   void free_peers();
   void run(int program, int instruction);
@@ -189,6 +200,7 @@ class Engine {
   void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
   void run_report();
   void run_norm();
+  void find_non_finite();
   void run_step(const schedule::Instruction& instruction, const Bound& bound);
   void run_copy(const Bound& bound);
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
@@ -209,6 +221,7 @@ class Engine {
     std::byte* memory = nullptr;
     std::vector<std::byte*> groups;  // by group; null: is not there
   };
+  Gathered nothing_gathered() const;
   std::vector<Tensor> gather_unit(std::size_t unit, Gathered& gathered);
   comm::Communicator& ranks_of(schedule::Scope scope) const;
 
@@ -231,8 +244,15 @@ class Engine {
   // Of the step under way; lanes hand them on in the order that the program's scalar buffers prove.
   std::span<const Batch> batches_;
   StepOptions step_options_;
+  // What NORM, LOSS and STEP hand on lies where they run.
+  struct Numbers {
+    kernels::ExactSum squares;
+    kernels::Update update;
+  };
   std::vector<double> own_losses_;
-  kernels::ExactSum own_squares_;
+  double* losses_ = nullptr;  // by round: own_losses_, or the device's
+  Numbers own_;
+  Numbers* numbers_ = &own_;          // or the device's
   std::int64_t own_non_finite_ = -1;  // first_non_finite()
   StepReport report_;
   // What STEP works with: as the buffer gradient_norm it is written by report and may outlive the pass.
@@ -241,12 +261,13 @@ class Engine {
     std::int64_t step = 0;
   };
   Due due_;
-  kernels::Update update_;
   bool is_pending_ = false;
   // Steps: of which there is a snapshot, and of which the next STEPs are to make one.
   std::optional<std::int64_t> snapshot_step_, due_snapshot_;
   std::atomic<int> snapshot_readers_ = 0;
-  std::unique_ptr<Executor> executor_;  // last: its thread ends before anything it uses
+  // Last: its threads end before anything they use. One of the two.
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<OnDevice> device_;
 };
 
 }  // namespace trireme::engine

@@ -4,7 +4,7 @@
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
-#include "engine/engine.h"
+#include "engine/on_device.h"
 
 namespace trireme::engine {
 
@@ -46,19 +46,34 @@ const std::byte* Engine::fetch_to(std::byte* whole, int group) const {
 
 LossResult Engine::evaluate(const Batch* batch) {
   TRIREME_CHECK(!is_pending_, "an evaluation was asked for while a step is pending");
-  Gathered gathered{arena_.at(forward_bytes(chain_, options_.micro_batch)), {}};
-  gathered.groups.resize(plan_.groups.size(), nullptr);
+  if (batch != nullptr && device_ != nullptr) return evaluate_on_device(*batch);
+  if (batch != nullptr) {
+    LossResult result;
+    evaluate(*batch, &result.sum);
+    result.weight = count_labels(*batch);
+    return result;
+  }
+  Gathered gathered = nothing_gathered();
+  for (std::size_t unit = 0; unit < chain_.units.size(); ++unit) gather_unit(unit, gathered);
+  return {};
+}
+
+// sum: where the units run, as batch.
+void Engine::evaluate(const Batch& batch, double* sum) {
+  Gathered gathered = nothing_gathered();
   const auto parameters_of = [&](std::size_t unit) { return gather_unit(unit, gathered); };
   const std::size_t head = chain_.units.size() - 1;
-  if (batch == nullptr) {
-    for (std::size_t unit = 0; unit <= head; ++unit) parameters_of(unit);
-    return {};
-  }
-  const HeadInput input = forward_to_head(chain_, *batch, parameters_of, arena_.at(0));
-  return loss_of(*chain_.units[head], {*batch, parameters_of(head), input.boundary, {}, {}, 0.0, input.workspace});
+  const HeadInput input = forward_to_head(chain_, batch, parameters_of, arena_.at(0));
+  chain_.units[head]->loss({batch, parameters_of(head), input.boundary, {}, {}, 0.0, input.workspace, sum});
+}
+
+Engine::Gathered Engine::nothing_gathered() const {
+  return {arena_.at(forward_bytes(chain_, options_.micro_batch)), std::vector<std::byte*>(plan_.groups.size())};
 }
 
 void Engine::refresh_weights() {
+  std::optional<kernels::OnStream> on;
+  if (device_ != nullptr) on.emplace(device_->executor->stream(schedule::Lane::compute));
   for (int group = 0; group < static_cast<int>(plan_.groups.size()); ++group) {
     state_.cast_weights(group);
     const schedule::GroupSpec& spec = plan_.chain.groups[group];

@@ -5,7 +5,8 @@
 
 #include "comm/collectives.h"
 #include "engine/engine.h"
-#include "engine/gradient_sum.h"
+#include "engine/on_device.h"
+#include "kernels/device.h"
 
 namespace trireme::engine {
 
@@ -41,7 +42,7 @@ void Engine::move_loss_scale() {
 void Engine::run_report() {
   const std::size_t rounds = own_losses_.size();
   std::vector<double> own = own_losses_;
-  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_squares_.high, own_squares_.low,
+  own.insert(own.end(), {step_options_.stop_requested ? 1.0 : 0.0, own_.squares.high, own_.squares.low,
                          static_cast<double>(own_non_finite_)});
   const std::size_t size = own.size();
   TRIREME_CHECK(std::ssize(own) == schedule::report_words(static_cast<int>(rounds)), "report exchanges what it costs");
@@ -74,13 +75,11 @@ void Engine::run_report() {
 }
 
 void Engine::set_norm(double squares) {
-  const float norm = std::abs(static_cast<float>(std::sqrt(squares) / report_.loss_scale));  // a NaN has no sign here
+  const float norm = kernels::norm_of(squares, report_.loss_scale);
   report_.gradient_norm = norm;
-  const double limit = options_.gradient_clipping;
-  const bool clips = limit > 0 && norm > limit && std::isfinite(norm);
-  report_.clip_factor = clips ? limit / (static_cast<double>(norm) + 1e-6) : 1.0;
+  report_.clip_factor = kernels::clip_factor_of(norm, options_.gradient_clipping);
   due_ = {step_options_.learning_rate, step_options_.step};
-  update_ = {.gradient_scale = report_.clip_factor / report_.loss_scale, .skips = !std::isfinite(norm)};
+  own_.update = kernels::update_of(squares, report_.loss_scale, options_.gradient_clipping);
 }
 
 // On all ranks alike: they have the same report.
@@ -104,14 +103,17 @@ void Engine::on_non_finite(std::int64_t logical_tensor, int rank) {
 }
 
 void Engine::run_norm() {
-  own_squares_ = {};
+  kernels::zero(&numbers_->squares, sizeof(kernels::ExactSum));
   for (int g = 0; g < static_cast<int>(plan_.groups.size()); ++g) {
     if (!plan_.groups[g].trainable) continue;
     kernels::flat_table().sum_of_squares(state_.updated(g).size(), state_.updated_accumulator(g),
-                                         state_.accumulator_dtype(), &own_squares_);
+                                         state_.accumulator_dtype(), &numbers_->squares);
   }
-  const bool finite = std::isfinite(own_squares_.value());
-  own_non_finite_ = finite ? -1 : first_non_finite(chain_, plan_.groups, state_);
+  if (device_ == nullptr) find_non_finite();
+}
+
+void Engine::find_non_finite() {
+  own_non_finite_ = std::isfinite(own_.squares.value()) ? -1 : first_non_finite(chain_, plan_.groups, state_);
 }
 
 StepReport::Seconds Engine::sum_of_seconds() const {

@@ -2,37 +2,71 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/device.h"
 
 namespace trireme::engine {
+namespace {
 
-Memory::Memory(std::int64_t bytes) : bytes_(bytes) {
-  if (bytes == 0) return;
-  void* map =
+std::byte* map(std::int64_t bytes) {
+  void* memory =
       mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) {
+  if (memory == MAP_FAILED) {
     throw Error(1301, "memory", "the system has no " + std::to_string(bytes) + " bytes for this rank",
                 "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");
   }
   // Fewer page faults at the start and fewer misses later; a kernel without huge pages says no, and that is fine.
-  madvise(map, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
-  data_ = static_cast<std::byte*>(map);
+  madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
+
+std::byte* pin(std::int64_t bytes) {
+  std::byte* memory = kernels::allocate_pinned(bytes);
+  std::memset(memory, 0, static_cast<std::size_t>(bytes));
+  return memory;
+}
+
+std::byte* allocate_on_device(std::int64_t bytes) {
+  std::byte* memory = kernels::allocate_on_device(bytes);
+  const kernels::Stream stream;
+  const kernels::OnStream on(stream);
+  kernels::zero(memory, bytes);
+  stream.synchronize();
+  return memory;
+}
+
+}  // namespace
+
+Memory::Memory(std::int64_t bytes, MemoryKind kind) : bytes_(bytes), kind_(kind) {
+  if (bytes == 0) return;
+  switch (kind) {
+    case MemoryKind::host: data_ = map(bytes); break;
+    case MemoryKind::pinned: data_ = pin(bytes); break;
+    case MemoryKind::device: data_ = allocate_on_device(bytes); break;
+  }
 }
 
 Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), kind_(other.kind_) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(kind_, other.kind_);
   return *this;
 }
 
 Memory::~Memory() {
-  if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (data_ == nullptr) return;
+  switch (kind_) {
+    case MemoryKind::host: munmap(data_, static_cast<std::size_t>(bytes_)); break;
+    case MemoryKind::pinned: kernels::free_pinned(data_); break;
+    case MemoryKind::device: kernels::free_on_device(data_); break;
+  }
 }
 
 }  // namespace trireme::engine

@@ -1,8 +1,10 @@
 #include "engine/model_state.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/random.h"
+#include "kernels/device.h"
 #include "kernels/kernels.h"
 #include "layout/dispatch.h"
 
@@ -12,15 +14,15 @@ using schedule::BufferKind;
 
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
                        const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
-                       DType accumulator_dtype)
+                       DType accumulator_dtype, MemoryKind device_memory, MemoryKind host_memory)
     : chain_(chain),
       groups_(groups),
       spec_(spec),
       slice_(slice),
       accumulator_dtype_(accumulator_dtype),
       names_(optim::optimizer_of(optimizer).state),
-      device_(program.persistent_bytes),
-      host_(program.host_persistent_bytes),
+      device_(program.persistent_bytes, device_memory),
+      host_(program.host_persistent_bytes, host_memory),
       places_(groups.size(), Place{}),
       parameter_places_(chain.parameters.size()) {
   for (std::size_t i = 0; i <= names_.size(); ++i) kinds_.push_back(static_cast<StateKind>(i));
@@ -61,7 +63,7 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
 void ModelState::fill_optimizer_state(float value) const {
   for (std::size_t i = 1; i < kinds_.size(); ++i) {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-      std::fill_n(data(kinds_[i], g), held(kinds_[i], g).size(), value);
+      write(kinds_[i], g, std::vector<float>(static_cast<std::size_t>(held(kinds_[i], g).size()), value));
     }
   }
 }
@@ -103,20 +105,45 @@ float* ModelState::data(StateKind kind, int group) const {
   return nullptr;
 }
 
+bool ModelState::is_copied(StateKind kind, int group) const {
+  return is_on_device() || (kind == StateKind::master && is_rounded(group));
+}
+
 std::span<const float> ModelState::read(StateKind kind, int group, std::vector<float>& storage) const {
   const auto numel = static_cast<std::size_t>(held(kind, group).size());
-  if (kind != StateKind::master || !is_rounded(group)) return {data(kind, group), numel};
+  if (!is_copied(kind, group)) return {data(kind, group), numel};
   storage.resize(numel);
+  const bool rounded = kind == StateKind::master && is_rounded(group);
+  if (!rounded) {
+    copy_between(storage.data(), data(kind, group), numel * sizeof(float));
+    return storage;
+  }
+  std::vector<std::byte> narrow(numel * static_cast<std::size_t>(size_of(chain_.compute_dtype)));
+  copy_between(narrow.data(), weights(group), narrow.size());
   dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().cast_to_float(std::ssize(storage), reinterpret_cast<const T*>(weights(group)), storage.data());
+    kernels::table<T>().cast_to_float(std::ssize(storage), reinterpret_cast<const T*>(narrow.data()), storage.data());
   });
   return storage;
 }
 
+void ModelState::write(StateKind kind, int group, std::span<const float> values) const {
+  if (kind == StateKind::master && is_rounded(group)) return write_rounded(group, values);
+  copy_between(data(kind, group), values.data(), values.size_bytes());
+}
+
 void ModelState::write_rounded(int group, std::span<const float> values) const {
+  std::vector<std::byte> narrow(values.size() * static_cast<std::size_t>(size_of(chain_.compute_dtype)));
   dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().cast_from_float(std::ssize(values), values.data(), reinterpret_cast<T*>(weights(group)));
+    kernels::table<T>().cast_from_float(std::ssize(values), values.data(), reinterpret_cast<T*>(narrow.data()));
   });
+  copy_between(weights(group), narrow.data(), narrow.size());
+}
+
+// Between host and where the state lies, at once.
+void ModelState::copy_between(void* to, const void* from, std::size_t bytes) const {
+  if (bytes == 0) return;
+  if (is_on_device()) return kernels::copy_now(to, from, static_cast<std::int64_t>(bytes));
+  std::memcpy(to, from, bytes);
 }
 
 float* ModelState::updated_data(StateKind kind, int group) const {
@@ -128,7 +155,8 @@ void ModelState::take_snapshot(int group) const {
   const Range slice = slice_of(group);
   float* target = places_[group].snapshot;
   for (const StateKind kind : kinds_) {
-    std::copy_n(data(kind, group) + (slice.begin - held(kind, group).begin), slice.size(), target);
+    kernels::copy(target, data(kind, group) + (slice.begin - held(kind, group).begin),
+                  slice.size() * static_cast<std::int64_t>(sizeof(float)));
     target += slice.size();
   }
 }
@@ -189,7 +217,7 @@ void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& vis
   for (const StateKind kind : kinds_) {
     for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
       const Range range = held(kind, g);
-      const bool is_copy = kind == StateKind::master && is_rounded(g);
+      const bool is_copy = is_copied(kind, g);
       if (is_copy) read(kind, g, copy);
       float* first = is_copy ? copy.data() : data(kind, g);
       for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
@@ -197,7 +225,7 @@ void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& vis
         visit({kind, parameter, parameter.logical[piece.logical], piece.box, first + (piece.flat_begin - range.begin),
                piece.flat_row_stride});
       }
-      if (is_copy) write_rounded(g, copy);
+      if (is_copy) write(kind, g, copy);
     }
   }
 }

@@ -37,7 +37,8 @@ class ModelState {
   // slice: which of the groups' num_slices is this rank's. chain, groups and spec must outlive this.
   ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
              const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
-             DType accumulator_dtype = DType::f32);
+             DType accumulator_dtype = DType::f32, MemoryKind device_memory = MemoryKind::host,
+             MemoryKind host_memory = MemoryKind::host);
 
   // What there is: the masters, and as many arrays as the optimizer has.
   const std::vector<StateKind>& kinds() const { return kinds_; }
@@ -49,13 +50,14 @@ class ModelState {
   // and on the host beside weights on the device: the same. Those that units read, other ones of fp32 and a frozen
   // group's: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
-  // fp32; element held().begin. Null for a kind that is not there, and for the masters of a group that is_rounded().
+  // fp32, where the state lies; element held().begin. Null for a kind that is not there, and for the masters of a group
+  // that is_rounded().
   float* data(StateKind kind, int group) const;
   bool weights_are_master(int group) const;  // units read the masters themselves
   // Frozen where units compute in less than fp32: nothing is added to it, so it has no master. What units read is all
   // there is, rounded once when it was loaded or drawn, and what a checkpoint gets.
   bool is_rounded(int group) const { return !weights_are_master(group) && !spec_.groups[group].trainable; }
-  // What is held of a kind, in the state itself or, of a group that is_rounded(), in storage.
+  // What is held of a kind, in the state itself or, of a group that is_rounded() or on a device, in storage.
   std::span<const float> read(StateKind kind, int group, std::vector<float>& storage) const;
   // The element updated().begin, or null.
   float* updated_data(StateKind kind, int group) const;
@@ -91,7 +93,8 @@ class ModelState {
   void write_weights(int group, std::byte* target) const;
 
   // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element,
-  // which may be written (of a group that is_rounded() a copy, whose values go back when the group is done).
+  // which may be written (of a group that is_rounded(), and of a device, a copy, whose values go back when the group is
+  // done).
   struct HeldPiece {
     StateKind kind;
     const ParameterSpec& parameter;
@@ -112,6 +115,10 @@ class ModelState {
   };
   void fill_optimizer_state(float value) const;
   void write_rounded(int group, std::span<const float> values) const;
+  void write(StateKind kind, int group, std::span<const float> values) const;
+  void copy_between(void* to, const void* from, std::size_t bytes) const;
+  bool is_copied(StateKind kind, int group) const;
+  bool is_on_device() const { return device_.kind() == MemoryKind::device; }
   const Memory& memory_of(schedule::Tier tier) const { return tier == schedule::Tier::host ? host_ : device_; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;

@@ -60,6 +60,12 @@ void free_pinned(std::byte* memory) noexcept {
 void use_device(int device) {
   library().use_device(device);
 }
+void copy_now(void* to, const void* from, std::int64_t bytes) {
+  library().copy_now(to, from, bytes);
+}
+void synchronize_device() {
+  library().synchronize_device();
+}
 
 Stream::Stream(bool high_priority) : handle_(library().make_stream(high_priority)) {}
 Stream::~Stream() {
@@ -98,6 +104,22 @@ OnStream::~OnStream() {
 }
 const CudaLibrary* current_device() {
   return current;
+}
+
+Constants::~Constants() {
+  for (const auto& [device, copy] : copies_) free_on_device(copy);
+}
+
+const float* Constants::data() const {
+  if (current == nullptr) return values_.data();
+  const std::lock_guard lock(mutex_);
+  std::byte*& there = copies_[library().current_device()];
+  if (there == nullptr) {
+    const auto bytes = static_cast<std::int64_t>(values_.size() * sizeof(float));
+    there = allocate_on_device(bytes);
+    copy_now(there, values_.data(), bytes);
+  }
+  return reinterpret_cast<const float*>(there);
 }
 
 void copy(void* to, const void* from, std::int64_t bytes) {

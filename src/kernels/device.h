@@ -8,8 +8,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace trireme::kernels {
 
@@ -41,6 +44,9 @@ void free_pinned(std::byte* memory) noexcept;
 
 // The device of the calling thread's allocations, streams and events from now on.
 void use_device(int device);
+// Copies between any memories, at once: behind nothing that a stream has still to do. The host waits for it.
+void copy_now(void* to, const void* from, std::int64_t bytes);
+void synchronize_device();  // the host waits for all streams of the thread's device
 
 class Event;
 
@@ -88,6 +94,23 @@ class OnStream {
 };
 // Of the calling thread; nullptr: its kernels run on the CPU.
 const CudaLibrary* current_device();
+
+// Numbers that kernels read and nothing changes, here and, from the first time that a thread asks on a device, there.
+// Thread-safe.
+class Constants {
+ public:
+  explicit Constants(std::vector<float> values) : values_(std::move(values)) {}
+  Constants(const Constants&) = delete;
+  Constants& operator=(const Constants&) = delete;
+  ~Constants();
+  const float* data() const;  // where the calling thread's kernels run
+  std::size_t size() const { return values_.size(); }
+
+ private:
+  const std::vector<float> values_;
+  mutable std::mutex mutex_;
+  mutable std::map<int, std::byte*> copies_;  // by device
+};
 
 // Where the calling thread's kernels run: memory of the host is read or written by copy() on a stream too, behind what
 // was issued before, and then must be pinned for the copy to be asynchronous.

@@ -166,6 +166,21 @@ struct Update {
   bool skips = false;         // nothing moves
 };
 
+// Of gradients that are loss_scale times too large, the norm as it is clipped by and reported: in fp32, without a sign
+// where it is NaN.
+__attribute__((always_inline)) inline float norm_of(double squares, double loss_scale) {
+  return __builtin_fabsf(static_cast<float>(__builtin_sqrt(squares) / loss_scale));
+}
+// torch's: 1 where the norm is no larger than max_norm, or not finite; max_norm 0: no clipping.
+__attribute__((always_inline)) inline double clip_factor_of(float norm, double max_norm) {
+  const bool clips = max_norm > 0 && norm > max_norm && norm - norm == 0;
+  return clips ? max_norm / (static_cast<double>(norm) + 1e-6) : 1.0;
+}
+__attribute__((always_inline)) inline Update update_of(double squares, double loss_scale, double max_norm) {
+  const float norm = norm_of(squares, loss_scale);
+  return {clip_factor_of(norm, max_norm) / loss_scale, !(norm - norm == 0)};
+}
+
 struct OptimizerRun {
   std::int64_t n = 0;
   float* master = nullptr;
@@ -191,6 +206,12 @@ struct FlatTable {
   // Adds to *sum the squares of n elements, f32 or bf16. Of runs that are cut at multiples of 256 elements, the sums'
   // sum is that of the whole. NaN and Inf pass through.
   void (*sum_of_squares)(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
+  // *update = update_of(squares->value(), ...).
+  void (*set_update)(const ExactSum* squares, double loss_scale, double max_norm, Update* update);
+  // out[B, T]: the first position that each may see when it sees `window` positions at most, itself among them, and
+  // none before starts. past[b]: positions of the row's sequence before these; null: none.
+  void (*first_in_window)(std::int64_t B, std::int64_t T, std::int64_t window, const std::int32_t* starts,
+                          const std::int32_t* past, std::int32_t* out);
 };
 
 enum class Level : std::uint8_t { baseline, avx2, avx512 };

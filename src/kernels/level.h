@@ -75,6 +75,9 @@ void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& 
 void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
 void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
 void sum_of_squares(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
+void set_update(const ExactSum* squares, double loss_scale, double max_norm, Update* update);
+void first_in_window(std::int64_t B, std::int64_t T, std::int64_t window, const std::int32_t* starts,
+                     const std::int32_t* past, std::int32_t* out);
 
 extern const Table<float> kFloatTable;
 extern const Table<bfloat16> kBfloat16Table;

@@ -33,4 +33,15 @@ constexpr Table<T> make_table() {
           .cast_to_float = cast_to_float<T>};
 }
 
+constexpr FlatTable make_flat_table() {
+  return {.adamw = adamw,
+          .adam = adam,
+          .sgd = sgd,
+          .adagrad = adagrad,
+          .lion = lion,
+          .sum_of_squares = sum_of_squares,
+          .set_update = set_update,
+          .first_in_window = first_in_window};
+}
+
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -1,7 +1,5 @@
 #include "layers/attention.h"
 
-#include <algorithm>
-
 #include "layout/dispatch.h"
 
 namespace trireme {
@@ -62,10 +60,7 @@ std::int64_t attention_scratch_bytes(const AttentionShape& s, DType dtype, int t
 }
 
 void starts_in_window(const Batch& batch, std::int64_t window, std::int32_t* out) {
-  for (std::int64_t n = 0; n < batch.shape.tokens(); ++n) {
-    const std::int64_t first = place_in_sequence(batch, n) - window + 1;
-    out[n] = std::max(batch.starts[n], static_cast<std::int32_t>(std::max<std::int64_t>(first, 0)));
-  }
+  kernels::flat_table().first_in_window(batch.shape.batch, batch.shape.sequence, window, batch.starts, batch.past, out);
 }
 
 }  // namespace trireme

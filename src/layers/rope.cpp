@@ -129,9 +129,9 @@ void check(const RopeScaling& s, std::int64_t positions, std::int64_t D, const s
 }
 
 RopeTable table_of(std::int64_t positions, std::int64_t D, const Frequencies& frequencies, double amplitude) {
-  auto table = std::make_shared<std::vector<float>>(positions * D);
-  kernels::make_rope_table(positions, D, frequencies.data(), amplitude, table->data());
-  return table;
+  std::vector<float> table(positions * D);
+  kernels::make_rope_table(positions, D, frequencies.data(), amplitude, table.data());
+  return std::make_shared<const kernels::Constants>(std::move(table));
 }
 
 void rotate(const Tensor& x, std::int64_t heads, std::int64_t D, const std::int32_t* positions, const RopeTable& table,
@@ -145,9 +145,9 @@ void rotate(const Tensor& x, std::int64_t heads, std::int64_t D, const std::int3
 
 const RopeTable& RopeTables::of(const Batch& batch) const {
   if (long_table == nullptr) return table;
-  const std::int32_t* end = batch.positions + batch.shape.tokens();
-  const bool reaches =
-      std::any_of(batch.positions, end, [this](std::int32_t position) { return position >= boundary; });
+  const std::int32_t* positions = batch.on_host().positions;
+  const bool reaches = std::any_of(positions, positions + batch.shape.tokens(),
+                                   [this](std::int32_t position) { return position >= boundary; });
   return reaches ? long_table : table;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "chain/unit.h"
+#include "kernels/device.h"
 
 namespace trireme {
 
@@ -38,7 +39,7 @@ struct Rope {
 };
 
 // cos_sin[positions][D], shared by the blocks of a model.
-using RopeTable = std::shared_ptr<const std::vector<float>>;
+using RopeTable = std::shared_ptr<const kernels::Constants>;
 struct RopeTables {
   RopeTable table;            // nullptr: no rotation
   RopeTable long_table;       // longrope's other; nullptr: there is none

@@ -85,6 +85,18 @@ void use_device(int device) {
   TRIREME_CUDA(cudaSetDevice(device));
 }
 
+int current_device() {
+  int device = 0;
+  TRIREME_CUDA(cudaGetDevice(&device));
+  return device;
+}
+void copy_now(void* to, const void* from, std::int64_t bytes) {
+  TRIREME_CUDA(cudaMemcpy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
+}
+void synchronize_device() {
+  TRIREME_CUDA(cudaDeviceSynchronize());
+}
+
 template <class Allocate>
 std::byte* allocated(const char* where, std::int64_t bytes, Allocate allocate) {
   void* memory = nullptr;
@@ -191,6 +203,9 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .facts = cuda::facts,
                                        .memory = cuda::memory,
                                        .use_device = cuda::use_device,
+                                       .current_device = cuda::current_device,
+                                       .copy_now = cuda::copy_now,
+                                       .synchronize_device = cuda::synchronize_device,
                                        .allocate = cuda::allocate,
                                        .free = cuda::free,
                                        .allocate_pinned = cuda::allocate_pinned,

@@ -16,6 +16,9 @@ struct CudaLibrary {
   DeviceFacts (*facts)(int device);
   DeviceMemory (*memory)(int device);
   void (*use_device)(int device);
+  int (*current_device)();  // the calling thread's
+  void (*copy_now)(void* to, const void* from, std::int64_t bytes);
+  void (*synchronize_device)();
 
   std::byte* (*allocate)(std::int64_t bytes);
   void (*free)(std::byte* memory);

@@ -108,8 +108,8 @@ void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps,
 }
 
 template <class T>
-void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd, const T* dy, T* dx,
-                      bool add_dx, T* dw, bool add_dw) {
+void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd,
+                      const T* dy, T* dx, bool add_dx, T* dw, bool add_dw) {
   constexpr int kWidth = kWidthOf<T>;
   if (dw != nullptr) {  // first: dx may lie where dy does
     sum_columns("rmsnorm_backward", shape.N, shape.C, runs_are_aligned<kWidth>(shape, x, dy), dw, add_dw,

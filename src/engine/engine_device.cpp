@@ -1,0 +1,117 @@
+// An engine on a device: the same programs, issued to streams. The host waits once a step, for what is reported.
+#include <cmath>
+#include <cstring>
+
+#include "engine/on_device.h"
+
+namespace trireme::engine {
+namespace {
+
+std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+// What is not there yet, at plan time and in words.
+void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
+  const auto refuse = [](const char* what, const char* remedy) {
+    throw Error(2240, "device", std::string(what) + " does not run on CUDA devices yet", remedy);
+  };
+  if (options.split.num_data_ranks > 1) refuse("training on several ranks", "use one rank, or the CPU");
+  if (options.offload_optimizer || options.offload_parameters || options.offload_inputs) {
+    refuse("offloading", "leave it out, or use the CPU");
+  }
+  const comm::ReduceTypes types = reduce_types(chain, options);
+  if (types.wire != types.slot || types.sum != DType::f32) {
+    refuse("rounding gradients before or after they are summed", "leave reduce_dtype and grad_accum_dtype out");
+  }
+}
+
+}  // namespace
+
+void Engine::move_to_device() {
+  refuse_what_is_missing(chain_, options_);
+  device_ = std::make_unique<OnDevice>();
+  const auto rounds = static_cast<std::int64_t>(options_.split.rounds());
+  const auto bytes = static_cast<std::int64_t>(sizeof(Numbers)) + rounds * static_cast<std::int64_t>(sizeof(double));
+  device_->numbers = Memory(bytes, MemoryKind::device);
+  device_->numbers_on_host = Memory(bytes, MemoryKind::pinned);
+  numbers_ = reinterpret_cast<Numbers*>(device_->numbers.at(0));
+  losses_ = reinterpret_cast<double*>(device_->numbers.at(sizeof(Numbers)));
+  const BatchShape& shape = options_.micro_batch;
+  device_->round_bytes = 4 * whole_lines(shape.tokens() * static_cast<std::int64_t>(sizeof(std::int32_t))) +
+                         whole_lines(shape.batch * static_cast<std::int64_t>(sizeof(std::uint64_t)));
+  device_->arrays = Memory(rounds * device_->round_bytes, MemoryKind::device);
+  device_->arrays_on_host = Memory(rounds * device_->round_bytes, MemoryKind::pinned);
+  device_->batches.resize(static_cast<std::size_t>(rounds));
+  device_->executor = std::make_unique<DeviceExecutor>(
+      plan_.programs, [this](int program, int instruction) { run(program, instruction); });
+}
+
+Batch Engine::OnDevice::upload(const Batch& batch, std::size_t round) const {
+  Batch there = batch;
+  there.host = &batch;
+  std::int64_t offset = static_cast<std::int64_t>(round) * round_bytes;
+  const std::int64_t first = offset;
+  const auto place = [&]<class T>(const T*& array, std::int64_t count) {
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    if (array != nullptr) {
+      std::memcpy(arrays_on_host.at(offset), array, static_cast<std::size_t>(bytes));
+      array = reinterpret_cast<const T*>(arrays.at(offset));
+    }
+    offset += whole_lines(bytes);
+  };
+  place(there.ids, batch.shape.tokens());
+  place(there.labels, batch.shape.tokens());
+  place(there.positions, batch.shape.tokens());
+  place(there.starts, batch.shape.tokens());
+  place(there.dropout_keys, batch.shape.batch);
+  const kernels::OnStream on(executor->stream(schedule::Lane::compute));
+  kernels::copy(arrays.at(first), arrays_on_host.at(first), offset - first);
+  return there;
+}
+
+void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record) {
+  kernels::use_device(options_.device);
+  for (std::size_t k = 0; k < batches_.size(); ++k) {
+    if (batches_[k].shape.batch > 0) device_->batches[k] = device_->upload(batches_[k], k);
+  }
+  device_->executor->run(static_cast<int>(program), record);
+  device_->reported.synchronize();
+  std::memcpy(&own_, device_->numbers_on_host.at(0), sizeof(own_));
+  std::memcpy(own_losses_.data(), device_->numbers_on_host.at(sizeof(own_)), own_losses_.size() * sizeof(double));
+  if (!std::isfinite(own_.squares.value())) wait_for_device();
+  find_non_finite();
+  run_report();
+}
+
+// Behind NORM: what STEP needs is made there, and what the host wants to know is sent.
+void Engine::report_of_device() {
+  due_ = {step_options_.learning_rate, step_options_.step};
+  kernels::flat_table().set_update(&numbers_->squares, report_.loss_scale, options_.gradient_clipping,
+                                   &numbers_->update);
+  kernels::copy(device_->numbers_on_host.at(0), numbers_, device_->numbers.bytes());
+  device_->reported.record(device_->executor->stream(schedule::Lane::reduce));
+}
+
+const Batch& Engine::batch_on_device(int round) const {
+  return device_->batches[static_cast<std::size_t>(round)];
+}
+
+void Engine::wait_for_device() const {
+  if (device_ != nullptr) device_->executor->synchronize();
+}
+
+LossResult Engine::evaluate_on_device(const Batch& batch) {
+  kernels::use_device(options_.device);
+  const Batch there = device_->upload(batch, 0);
+  LossResult result{.weight = count_labels(batch)};
+  {
+    const kernels::OnStream on(device_->executor->stream(schedule::Lane::compute));
+    evaluate(there, losses_);
+  }
+  wait_for_device();
+  kernels::copy_now(&result.sum, losses_, sizeof(result.sum));
+  return result;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,20 @@
+// What an engine has on a device, beside its plan and state: streams, the step's batches, and numbers that it hands on.
+#pragma once
+#include "engine/device_executor.h"
+#include "engine/engine.h"
+
+namespace trireme::engine {
+
+struct Engine::OnDevice {
+  std::unique_ptr<DeviceExecutor> executor;
+  Memory numbers, numbers_on_host;  // Numbers, then a loss a round
+  kernels::Event reported;          // they are on the host
+  Memory arrays, arrays_on_host;    // of the batches, one round after another
+  std::int64_t round_bytes = 0;
+  std::vector<Batch> batches;
+
+  // The batch's arrays on the device, as soon as the compute stream comes to it.
+  Batch upload(const Batch& batch, std::size_t round) const;
+};
+
+}  // namespace trireme::engine
