@@ -18,7 +18,8 @@ void compare_forward(std::int64_t N, std::int64_t C, std::int64_t V, std::int64_
   const auto ids = random_ids(N, V, numbers);
   const auto w = numbers.normal<T>(V * C + offset);
   const DeviceArray<T> on_w(w), y(N * C);
-  table<T>().embedding_forward(N, C, DeviceArray<std::int32_t>(ids), on_w + offset, y);
+  const DeviceArray<std::int32_t> on_ids(ids);
+  table<T>().embedding_forward(N, C, on_ids, on_w + offset, y);
   const auto found = y.host();
   for (std::int64_t i = 0; i < N * C; ++i) {
     ASSERT_EQ(static_cast<float>(found[i]), static_cast<float>(w[offset + ids[i / C] * C + i % C])) << i;
