@@ -153,7 +153,8 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
 
 #define TRIREME_INSTANCES(T)                                                                      \
   template void embedding_forward(std::int64_t, std::int64_t, const std::int32_t*, const T*, T*); \
-  template void embedding_backward(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, const T*, T*, bool, void*);
+  template void embedding_backward(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, const T*, T*, bool, \
+                                   void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)
