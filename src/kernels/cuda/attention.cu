@@ -1,0 +1,165 @@
+// Causal grouped-query attention, forward: a block takes 64 queries of a head against one tile of keys after another,
+// with the softmax of what it has seen (Dao et al. 2022). Any head size, starts, soft cap and dropout, without tensor
+// cores. Keys that no query of the block may see are not read.
+#include <climits>
+
+#include "kernels/cuda/attention_tiles.cuh"
+
+namespace trireme::kernels::cuda {
+namespace {
+
+template <class N>
+struct Forward {
+  AttentionShape s;
+  Scores scores;
+  DropoutRule dropout;
+  const N* qkv;
+  const N* const* key_values;  // null: those of qkv
+  const std::int32_t *past, *starts;
+  N* out;
+  float* lse;
+  bool aligned;
+};
+
+// The softmax of a thread's rows so far, whose sums are its own columns' until the end.
+struct Seen {
+  float largest[kEach], sum[kEach];
+};
+
+// scores become exp(score - largest), and what is there already shrinks with the new largest.
+template <int kD>
+__device__ void take_scores(float (&scores)[kEach][kEach], Seen& seen, Sums<kD>& out) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    float top = seen.largest[i];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) top = fmaxf(top, scores[i][k]);
+    top = row_max(top);
+    const float shift = top == -__builtin_inff() ? 0.0f : top;  // nothing visible yet
+    const float shrink = expf(seen.largest[i] - shift);
+    seen.largest[i] = top;
+    seen.sum[i] *= shrink;
+    out.scale(i, shrink);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      scores[i][k] = expf(scores[i][k] - shift);
+      seen.sum[i] += scores[i][k];
+    }
+  }
+}
+
+template <int kD, class N>
+__global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_constant__ Forward<N> f) {
+  extern __shared__ __align__(16) float shared[];
+  float *queries = shared, *keys = queries + kTileFloats<kD>, *weights = keys + kTileFloats<kD>;
+  __shared__ std::int32_t start_of[kTile];
+  const AttentionShape& s = f.s;
+  const std::int64_t b = blockIdx.z, h = blockIdx.y, kv = h / (s.H / s.K), width = s.qkv_width();
+  const int D = static_cast<int>(s.D);
+  const std::int64_t begin = (gridDim.x - 1 - blockIdx.x) * std::int64_t{kTile};  // the longest first
+  const std::int64_t past = f.past == nullptr ? 0 : f.past[b];
+  const std::int64_t end = past + min(begin + kTile, s.T);
+  const N* sequence = f.qkv + b * s.T * width;
+  Matrix<const N> k{sequence + (s.H + kv) * D, width};
+  if (f.key_values != nullptr) k = {f.key_values[b] + kv * D, 2 * s.K * D};
+  const Matrix<const N> v{k.rows + s.K * D, k.stride};
+  const bool aligned = f.aligned && reinterpret_cast<std::uintptr_t>(k.rows) % 16 == 0;
+
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x < kTile) {
+    const std::int64_t t = begin + threadIdx.x;
+    start_of[threadIdx.x] = t < s.T ? f.starts[b * s.T + t] : INT_MAX;
+  }
+  fill_tile<kD>(queries, Matrix<const N>{sequence + h * D, width}, begin, begin, s.T, D, f.aligned);
+  __syncthreads();
+  const std::int64_t first_key = __reduce_min_sync(0xffffffffu, min(start_of[lane], start_of[lane + 32]));
+
+  Seen seen;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    seen.largest[i] = -__builtin_inff();
+    seen.sum[i] = 0;
+  }
+  Sums<kD> out;
+  for (std::int64_t tile = first_key / kTile * kTile; tile < end; tile += kTile) {
+    float p[kEach][kEach];
+    __syncthreads();
+    fill_tile<kD>(keys, k, tile, first_key, end, D, aligned);
+    __syncthreads();
+    multiply_rows<kD>(queries, keys, p);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const std::int64_t t = past + begin + tile_row(i);
+#pragma unroll
+      for (int c = 0; c < kEach; ++c) {
+        const std::int64_t j = tile + tile_column(c);
+        p[i][c] = j >= start_of[tile_row(i)] && j <= t ? f.scores.of(p[i][c]) : -__builtin_inff();
+      }
+    }
+    take_scores(p, seen, out);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      float4 factors{1, 1, 1, 1};
+      if (f.dropout.keys != nullptr) {
+        const std::int64_t row = h * s.T + begin + tile_row(i), groups = (s.T + kDropoutGroup - 1) / kDropoutGroup;
+        factors = f.dropout.factors(b, row * groups + tile / kDropoutGroup, tile_column(0));
+      }
+#pragma unroll
+      for (int c = 0; c < kEach; ++c) {
+        weights[tile_row(i) * kWeightStride + tile_column(c)] = p[i][c] * lane_of(factors, c);
+      }
+    }
+    __syncthreads();
+    fill_tile<kD>(keys, v, tile, first_key, end, D, aligned);
+    __syncthreads();
+    out.add_product(weights, keys);
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const float sum = row_sum(seen.sum[i]);
+    const std::int64_t t = begin + tile_row(i);
+    if (tile_column(0) == 0 && t < s.T) {
+      f.lse[(b * s.H + h) * s.T + t] = seen.largest[i] + static_cast<float>(log(static_cast<double>(sum)));
+    }
+    out.scale(i, 1.0f / sum);
+  }
+  out.store(Matrix<N>{f.out + (b * s.T * s.H + h) * D, s.H * D}, begin, s.T, D);
+}
+
+template <class N>
+void run(const Forward<N>& f) {
+  if (f.s.B == 0 || f.s.T == 0) return;
+  with_head_size(f.s.D, [&]<int kD>(std::integral_constant<int, kD>) {
+    const dim3 blocks(static_cast<unsigned>(ceil_div(f.s.T, kTile)), static_cast<unsigned>(f.s.H),
+                      static_cast<unsigned>(f.s.B));
+    launch_tiles("attention_forward", forward_kernel<kD, N>, blocks, 2 * kTileFloats<kD> + kWeightFloats, f);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
+                       T* out, Acc<T>* lse, void* /*workspace*/) {
+  run<Native<T>>({shape, Scores(shape), DropoutRule(dropout), native(qkv), nullptr, nullptr, starts, native(out), lse,
+                  heads_are_aligned(shape.D, {native(qkv)})});
+}
+
+template <class T>
+void attention_cached(const AttentionShape& shape, const T* qkv, const T* const* key_values, const std::int32_t* past,
+                      const std::int32_t* starts, T* out, Acc<T>* lse, void* /*workspace*/) {
+  run<Native<T>>({shape, Scores(shape), DropoutRule({}), native(qkv),
+                  reinterpret_cast<const Native<T>* const*>(key_values), past, starts, native(out), lse,
+                  heads_are_aligned(shape.D, {native(qkv)})});
+}
+
+#define TRIREME_INSTANCES(T)                                                                                      \
+  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const std::int32_t*, T*, Acc<T>*, \
+                                  void*);                                                                         \
+  template void attention_cached(const AttentionShape&, const T*, const T* const*, const std::int32_t*,           \
+                                 const std::int32_t*, T*, Acc<T>*, void*);
+TRIREME_INSTANCES(float)
+TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
+
+}  // namespace trireme::kernels::cuda

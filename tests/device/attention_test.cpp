@@ -1,0 +1,214 @@
+// Attention on a device beside that of the CPU in double.
+#include <limits>
+
+#include "device/support.h"
+
+namespace trireme::kernels {
+namespace {
+
+class DeviceAttention : public OnDevice {};
+
+enum class Starts { zero, documents, window };
+
+std::vector<std::int32_t> starts_of(Starts kind, std::int64_t B, std::int64_t T) {
+  std::vector<std::int32_t> starts(B * T);
+  for (std::int64_t n = 0; n < B * T; ++n) {
+    const std::int64_t t = n % T, document = 37 + n / T;
+    const std::int64_t start = kind == Starts::zero ? 0 : kind == Starts::documents ? t / document * document : t - 20;
+    starts[n] = static_cast<std::int32_t>(std::max<std::int64_t>(start, 0));
+  }
+  return starts;
+}
+
+template <class T>
+std::vector<T> shifted(const std::vector<T>& values, std::int64_t offset) {
+  std::vector<T> moved(offset, T(1.0f));
+  moved.insert(moved.end(), values.begin(), values.end());
+  return moved;
+}
+template <class T>
+std::vector<T> behind(const std::vector<T>& values, std::int64_t offset) {
+  return {values.begin() + offset, values.end()};
+}
+
+// Every element on its own and not the norm alone: an error in few of many would hide there.
+template <class T, class U>
+void expect_close(const std::vector<T>& found, const std::vector<U>& expected, double tolerance) {
+  EXPECT_LE(relative_error(found, expected), tolerance);
+  double largest = 0;
+  for (const U& value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(static_cast<double>(found[i]), static_cast<double>(expected[i]), 4 * tolerance * largest) << i;
+  }
+}
+
+template <class T>
+struct Case {
+  AttentionShape shape;
+  std::int64_t rows, out_size, lse_size;
+  double probability;
+  std::vector<std::uint64_t> keys;
+  std::vector<std::int32_t> starts;
+  std::vector<T> qkv, dout;
+
+  Case(const AttentionShape& s, Starts kind, double dropped, Numbers& numbers)
+      : shape(s),
+        rows(s.B * s.T),
+        out_size(rows * s.H * s.D),
+        lse_size(rows * s.H),
+        probability(dropped),
+        starts(starts_of(kind, s.B, s.T)),
+        qkv(numbers.normal<T>(rows * s.qkv_width())),
+        dout(numbers.normal<T>(out_size)) {
+    for (std::int64_t b = 0; b < s.B; ++b) keys.push_back(0x9e3779b97f4a7c15ull * numbers.seed() + b);
+  }
+  Dropout dropout(const std::uint64_t* where) const { return {probability, where, 77}; }
+};
+
+template <class T>
+struct Result {
+  std::vector<T> out, dqkv;
+  std::vector<typename AccumulatorOf<T>::type> lse;
+};
+
+template <class T>
+Result<double> on_cpu(const Case<T>& c) {
+  const Table<double>& k = table<double>(level());
+  const std::vector<double> qkv(c.qkv.begin(), c.qkv.end()), dout(c.dout.begin(), c.dout.end());
+  Result<double> result{std::vector<double>(c.out_size), std::vector<double>(qkv.size()),
+                        std::vector<double>(c.lse_size)};
+  const Dropout dropout = c.dropout(c.keys.data());
+  std::vector<char> workspace(attention_workspace(DType::f64, c.shape.T, c.shape.D, true, num_threads()));
+  k.attention_forward(c.shape, dropout, qkv.data(), c.starts.data(), result.out.data(), result.lse.data(),
+                      workspace.data());
+  k.attention_backward(c.shape, dropout, qkv.data(), c.starts.data(), result.out.data(), result.lse.data(), dout.data(),
+                       result.dqkv.data(), workspace.data());
+  return result;
+}
+
+template <class T>
+Result<T> on_device(const Case<T>& c, std::int64_t offset) {
+  const DeviceArray<T> qkv(shifted(c.qkv, offset)), dout(shifted(c.dout, offset));
+  const DeviceArray<T> out(c.out_size + offset), dqkv(std::ssize(c.qkv) + offset);
+  const DeviceArray<float> lse(c.lse_size);
+  const DeviceArray<std::uint64_t> keys(c.keys);
+  const DeviceArray<std::int32_t> starts(c.starts);
+  const Dropout dropout = c.dropout(keys.data());
+  table<T>().attention_forward(c.shape, dropout, qkv + offset, starts, out + offset, lse, nullptr);
+  table<T>().attention_backward(c.shape, dropout, qkv + offset, starts, out + offset, lse, dout + offset, dqkv + offset,
+                                nullptr);
+  return {behind(out.host(), offset), behind(dqkv.host(), offset), lse.host()};
+}
+
+template <class T>
+void compare(const AttentionShape& s, Starts kind, double dropped, Numbers& numbers) {
+  SCOPED_TRACE(::testing::Message() << s.B << " x " << s.T << ", heads " << s.H << "/" << s.K << " of " << s.D
+                                    << ", cap " << s.soft_cap << ", starts " << static_cast<int>(kind) << ", dropped "
+                                    << dropped);
+  const Case<T> c(s, kind, dropped, numbers);
+  const Result<double> expected = on_cpu(c);
+  const Result<T> found = on_device(c, 0);
+  expect_close(found.out, expected.out, kTolerance<T>);
+  expect_close(found.lse, expected.lse, 2e-6);
+  expect_close(found.dqkv, expected.dqkv, 2 * kTolerance<T>);  // the forward's rounded out is in it
+  for (const std::int64_t offset : {0, 1}) {
+    const Result<T> again = on_device(c, offset);
+    EXPECT_TRUE(same_bits(again.out, found.out)) << offset;
+    EXPECT_TRUE(same_bits(again.lse, found.lse)) << offset;
+    EXPECT_TRUE(same_bits(again.dqkv, found.dqkv)) << offset;
+  }
+}
+
+template <class T>
+void compare_all(Numbers& numbers) {
+  for (const std::int64_t T_ : {1, 63, 64, 65, 200}) compare<T>({2, T_, 4, 2, 64, 0.125}, Starts::zero, 0, numbers);
+  for (const std::int64_t D : {2, 24, 80, 128, 192, 256}) {
+    const double scale = 1 / std::sqrt(static_cast<double>(D));
+    compare<T>({1, 150, 3, 1, D, scale}, Starts::documents, 0, numbers);
+    compare<T>({1, 150, 2, 2, D, scale, 2.0}, Starts::window, 0.3, numbers);
+  }
+  compare<T>({3, 131, 6, 3, 40, 0.2, 5.0}, Starts::documents, 0, numbers);
+  compare<T>({3, 131, 6, 3, 40, 0.2}, Starts::window, 0, numbers);
+  compare<T>({2, 193, 4, 1, 64, 0.125}, Starts::zero, 0.1, numbers);
+}
+
+TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInFp32) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  compare_all<float>(numbers);
+}
+TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInBf16) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  compare_all<bfloat16>(numbers);
+}
+TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInFp16) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  compare_all<float16>(numbers);
+}
+
+// Keys that no query of a block may see are not read: NaN there stays there.
+TEST_F(DeviceAttention, SkipsWhatNoQueryOfABlockSees) {
+  constexpr std::int64_t S = 192, D = 8;
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  auto qkv = numbers.normal<float>(S * 3 * D);
+  for (std::int64_t t = 0; t < 40; ++t) qkv[t * 3 * D + D] = std::numeric_limits<float>::quiet_NaN();
+  for (std::int64_t t = 128; t < S; ++t) qkv[t * 3 * D + 2 * D] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::int32_t> starts(S);
+  for (std::int64_t t = 64; t < S; ++t) starts[t] = 40;
+  const DeviceArray<float> on_qkv(qkv), out(S * D), lse(S);
+  const DeviceArray<std::int32_t> on_starts(starts);
+  table<float>().attention_forward({1, S, 1, 1, D, 0.3}, {}, on_qkv, on_starts, out, lse, nullptr);
+  const auto found = out.host();
+  for (std::int64_t t = 0; t < S; ++t) EXPECT_EQ(std::isnan(found[t * D]), t < 64 || t >= 128) << t;
+}
+
+// Sequences of other lengths, whose last rows find the keys and values before them in caches.
+template <class T>
+void compare_cached(std::int64_t new_rows, std::int64_t D, Numbers& numbers) {
+  SCOPED_TRACE(::testing::Message() << new_rows << " rows of heads of " << D);
+  constexpr std::int64_t S = 150, K = 2, H = 6;
+  const AttentionShape whole{2, S, H, K, D, 0.2, 5.0}, last{2, new_rows, H, K, D, 0.2, 5.0, S - new_rows};
+  const Case<T> c(whole, Starts::window, 0, numbers);
+  const Result<T> all = on_device(c, 0);
+  const std::vector<std::int32_t> past{static_cast<std::int32_t>(S - new_rows), 17};
+  const std::int64_t width = whole.qkv_width(), kept = 2 * K * D, wide = H * D;
+  std::vector<T> caches[2], queries, expected;
+  std::vector<std::int32_t> starts;
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t t = 0; t < past[b] + new_rows; ++t) {
+      const T* row = &c.qkv[(b * S + t) * width];
+      caches[b].insert(caches[b].end(), row + wide, row + wide + kept);
+      if (t < past[b]) continue;
+      queries.insert(queries.end(), row, row + wide);
+      queries.insert(queries.end(), kept, T(std::numeric_limits<float>::quiet_NaN()));  // not read
+      starts.push_back(c.starts[b * S + t]);
+      expected.insert(expected.end(), &all.out[(b * S + t) * wide], &all.out[(b * S + t) * wide] + wide);
+    }
+  }
+  const DeviceArray<T> first(caches[0]), second(caches[1]), out(2 * new_rows * wide);
+  const DeviceArray<const T*> key_values(std::vector<const T*>{first.data(), second.data()});
+  const DeviceArray<float> lse(2 * H * new_rows);
+  const DeviceArray<T> on_queries(queries);
+  const DeviceArray<std::int32_t> on_past(past), on_starts(starts);
+  table<T>().attention_cached(last, on_queries, key_values, on_past, on_starts, out, lse, nullptr);
+  expect_close(out.host(), expected, kTolerance<T>);
+  for (const float value : lse.host()) ASSERT_FALSE(std::isnan(value));
+}
+
+TEST_F(DeviceAttention, WithACacheIsThatOfTheWholeSequence) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for (const std::int64_t new_rows : {1, 40, 70}) {
+    for (const std::int64_t D : {20, 64, 128}) {
+      compare_cached<float>(new_rows, D, numbers);
+      compare_cached<bfloat16>(new_rows, D, numbers);
+      compare_cached<float16>(new_rows, D, numbers);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernels
