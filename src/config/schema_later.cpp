@@ -32,7 +32,6 @@ std::vector<Key> model_and_training_keys() {
       not_yet("model.attention_bias", Type::boolean, {"false"}, "Biases of the attention projections."),
       not_yet("model.mlp_bias", Type::boolean, {"false"}, "Biases of the feed-forward layers."),
       not_yet("model.sliding_window", Type::integer, {}, "Attention over a window."),
-      not_yet("training.device", Type::text, {"cpu", "auto"}, "Training on CUDA devices."),
       not_yet("training.initial_loss_scale", Type::number, {}, "A first scale; use initial_scale_power."),
       not_yet("training.warmup_ratio", Type::number, {"0"}, "Warm-up as a share of the steps; use warmup_steps."),
       not_yet("training.cycle_momentum", Type::boolean, {"false"},

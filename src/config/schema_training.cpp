@@ -70,6 +70,15 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::compute_threads>(),
        .doc = "Compute threads of a rank on the CPU; bits hold for an equal number of them."},
+      {.name = "training.device",
+       .type = Type::choice,
+       .fallback = "cpu",
+       .choices = {"cpu", "cuda"},
+       .value_synonyms = {{"gpu", "cuda"}, {"auto", "cpu"}},
+       .decides = always,
+       .field = field<&Plan::training, &TrainingPlan::device>(),
+       .doc = "Where the computation runs: cuda: on the CUDA device of the rank's number on its machine, with one rank "
+              "as yet, and without offloading; auto is cpu as yet."},
       {.name = "training.mixed_precision",
        .type = Type::choice,
        .derive = [](const Plan& plan) -> Value {

@@ -102,6 +102,10 @@ OnStream::~OnStream() {
   library().set_stream(before_);
   if (before_ == nullptr) current = nullptr;
 }
+OnHost::OnHost() : before_(std::exchange(current, nullptr)) {}
+OnHost::~OnHost() {
+  current = before_;
+}
 const CudaLibrary* current_device() {
   return current;
 }

@@ -92,6 +92,17 @@ class OnStream {
  private:
   void* before_;
 };
+// The calling thread's kernels run on the CPU while it lives, whatever they did before.
+class OnHost {
+ public:
+  OnHost();
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+  ~OnHost();
+
+ private:
+  const CudaLibrary* before_;
+};
 // Of the calling thread; nullptr: its kernels run on the CPU.
 const CudaLibrary* current_device();
 

@@ -1,4 +1,5 @@
 #include "train/dry_run.h"
+#include "train/device.h"
 
 #include <fmt/format.h>
 
@@ -74,7 +75,7 @@ RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int r
   for (const std::string& notice : notices_of(dataset)) text += "notice: " + notice + "\n";
   text += fmt::format("\nparameters         {} ({})\n", chain.num_parameters(), to_string(run.compute_dtype));
   text += fmt::format("weights            {}\n", weights);
-  text += fmt::format("kernels            {}\n", kernels::to_string(kernels::level()));
+  text += fmt::format("kernels            {}\n", kernel_level_of(plan));
   text += fmt::format("data               {} samples of {} tokens, vocabulary {}\n", dataset.num_samples(),
                       plan.data.sequence_length, dataset.vocabulary());
   text += fmt::format("batch              {} samples = micro_batch_size {} x {} micro-batches over {} rank{}\n",

@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "train/device.h"
 
 #include <fmt/format.h>
 
@@ -74,6 +75,7 @@ class KeyedBatches {
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
     : plan_(plan), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
+  check_device(plan_);
   resumed_step_ = agree_on_checkpoint();
   model_ = open_model_source(plan_);
   const Ranks ranks(comm_.world_size(), "", options_.local_ranks);
@@ -138,7 +140,7 @@ void Trainer::begin() {
                        {"parameters", chain_.num_parameters()},
                        {"tokens_per_step", run_.tokens_per_step},
                        {"compute_dtype", std::string(to_string(run_.compute_dtype))},
-                       {"kernel_level", std::string(kernels::to_string(kernels::level()))}};
+                       {"kernel_level", kernel_level_of(plan_)}};
   log::info(fmt::format("{} step {} of {}: {} parameters, {} kernels in {}, {} rank{}, {} tokens a step",
                         resumed_step_ ? "resuming after" : "starting at", step_, run_.total_steps,
                         chain_.num_parameters(), event["kernel_level"].get<std::string>(),

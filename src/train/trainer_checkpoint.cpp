@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "comm/collectives.h"
+#include "train/device.h"
 #include "train/freeze.h"
 #include "train/trainer.h"
 
@@ -93,8 +94,7 @@ void Trainer::load(const checkpoint::Reader& reader) {
     run_.notices.push_back(
         "the plan differs from the checkpoint's in values that decide numbers: the curve goes on, the bits do not");
   }
-  if (manifest.kernel_level != kernels::to_string(kernels::level()) ||
-      manifest.compute_threads != plan_.training.compute_threads) {
+  if (manifest.kernel_level != kernel_level_of(plan_) || manifest.compute_threads != plan_.training.compute_threads) {
     run_.notices.push_back("the checkpoint was made with " + manifest.kernel_level + " kernels and " +
                            std::to_string(manifest.compute_threads) +
                            " compute threads: sums may differ in the last bit");
@@ -140,7 +140,7 @@ checkpoint::Manifest Trainer::manifest() const {
   manifest.micro_batch_size = run_.engine.micro_batch.batch;
   manifest.compute_threads = plan_.training.compute_threads;
   manifest.optimizer = optim::optimizer_of(run_.engine.optimizer).name;
-  manifest.kernel_level = kernels::to_string(kernels::level());
+  manifest.kernel_level = kernel_level_of(plan_);
   manifest.world_size = comm_.world_size();
   manifest.good_steps = step_ - skipped_steps_;
   manifest.loss_scale = engine_->loss_scale().scale;

@@ -73,6 +73,7 @@ struct Result {
 
 template <class T>
 Result<double> on_cpu(const Case<T>& c) {
+  const OnHost on_host;  // the CPU's attention has matrix products
   const Table<double>& k = table<double>(level());
   const std::vector<double> qkv(c.qkv.begin(), c.qkv.end()), dout(c.dout.begin(), c.dout.end());
   Result<double> result{std::vector<double>(c.out_size), std::vector<double>(qkv.size()),

@@ -1,0 +1,31 @@
+#include "train/device.h"
+
+#include "base/error.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+
+namespace trireme::train {
+
+std::string kernel_level_of(const config::Plan& plan) {
+  if (plan.training.device == config::Device::cuda) return "cuda";
+  return std::string(kernels::to_string(kernels::level()));
+}
+
+void check_device(const config::Plan& plan) {
+  if (plan.training.device == config::Device::cpu) return;
+  const auto origin = plan.origins.find("training.device");
+  const std::string place = origin == plan.origins.end() ? "training.device" : origin->second.place;
+  if (kernels::num_devices() == 0) {
+    throw Error(3064, place, "training.device is cuda, but there is no CUDA device here: " + kernels::why_no_device(),
+                "use training.device=cpu, or a machine with a device and its driver");
+  }
+  const kernels::DeviceFacts facts = kernels::device_facts(0);
+  if (facts.major < 8) {
+    throw Error(3064, place,
+                facts.name + " has compute capability " + std::to_string(facts.major) + "." +
+                    std::to_string(facts.minor) + "; the kernels need 8.0",
+                "use an A100, an H100 or a later device");
+  }
+}
+
+}  // namespace trireme::train

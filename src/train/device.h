@@ -1,0 +1,15 @@
+// The device that a plan asks for.
+#pragma once
+#include <string>
+
+#include "config/plan.h"
+
+namespace trireme::train {
+
+// What decides the bits of sums beside the number of threads: "avx512", "cuda".
+std::string kernel_level_of(const config::Plan& plan);
+
+// Throws Error TR3064 where the plan asks for a device and there is none, or one that the kernels do not run on.
+void check_device(const config::Plan& plan);
+
+}  // namespace trireme::train
