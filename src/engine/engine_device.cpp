@@ -1,4 +1,5 @@
 // An engine on a device: the same programs, issued to streams. The host waits once a step, for what is reported.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -63,6 +64,8 @@ Batch Engine::OnDevice::upload(const Batch& batch, std::size_t round) const {
   place(there.ids, batch.shape.tokens());
   place(there.labels, batch.shape.tokens());
   place(there.positions, batch.shape.tokens());
+  const std::int32_t* end = batch.starts + batch.shape.tokens();
+  if (std::all_of(batch.starts, end, [](std::int32_t start) { return start == 0; })) there.starts = nullptr;
   place(there.starts, batch.shape.tokens());
   place(there.dropout_keys, batch.shape.batch);
   const kernels::OnStream on(executor->stream(schedule::Lane::compute));

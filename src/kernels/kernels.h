@@ -99,9 +99,10 @@ struct Table {
   void (*add)(std::int64_t n, const T* a, const T* b, T* out);
 
   // Causal grouped-query attention. qkv rows: [H*D | K*D | K*D]. starts[b*T + t] is the first position of sequence b
-  // that position t may see (0, the start of its document, or of a window): t attends to starts .. t. lse[B, H, T] is
-  // kept. workspace: attention_workspace bytes. out[B*T, H*D]. Of dropout, element (h*T + t) * T' + j is the weight
-  // that head h's position t gives to j, T' the multiple of 64 next to T.
+  // that position t may see (0, the start of its document, or of a window): t attends to starts .. t; on devices null
+  // says that it is 0 everywhere. lse[B, H, T] is kept. workspace: attention_workspace bytes. out[B*T, H*D]. Of
+  // dropout, element (h*T + t) * T' + j is the weight that head h's position t gives to j, T' the multiple of 64 next
+  // to T.
   void (*attention_forward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
                             const std::int32_t* starts, T* out, Acc* lse, void* workspace);
   // The same for sequences whose rows go on where earlier ones ended: t is position past[b] + t, and the keys and

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_cons
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (threadIdx.x < kTile) {
     const std::int64_t t = begin + threadIdx.x;
-    start_of[threadIdx.x] = t < s.T ? f.starts[b * s.T + t] : INT_MAX;
+    start_of[threadIdx.x] = t < s.T ? first_seen(f.starts, b * s.T + t) : INT_MAX;
   }
   fill_tile<kD>(queries, Matrix<const N>{sequence + h * D, width}, begin, begin, s.T, D, f.aligned);
   __syncthreads();
@@ -141,6 +141,11 @@ void run(const Forward<N>& f) {
 template <class T>
 void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
                        T* out, Acc<T>* lse, void* /*workspace*/) {
+  if constexpr (sizeof(T) == 2) {
+    if (is_fused(shape, dtype_of<T>, dropout, starts)) {
+      return fused_attention_forward(shape, dtype_of<T>, qkv, out, lse);
+    }
+  }
   run<Native<T>>({shape, Scores(shape), DropoutRule(dropout), native(qkv), nullptr, nullptr, starts, native(out), lse,
                   heads_are_aligned(shape.D, {native(qkv)})});
 }
@@ -153,10 +158,10 @@ void attention_cached(const AttentionShape& shape, const T* qkv, const T* const*
                   heads_are_aligned(shape.D, {native(qkv)})});
 }
 
-#define TRIREME_INSTANCES(T)                                                                                      \
+#define TRIREME_INSTANCES(T)                                                                                         \
   template void attention_forward(const AttentionShape&, const Dropout&, const T*, const std::int32_t*, T*, Acc<T>*, \
-                                  void*);                                                                         \
-  template void attention_cached(const AttentionShape&, const T*, const T* const*, const std::int32_t*,           \
+                                  void*);                                                                            \
+  template void attention_cached(const AttentionShape&, const T*, const T* const*, const std::int32_t*,              \
                                  const std::int32_t*, T*, Acc<T>*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

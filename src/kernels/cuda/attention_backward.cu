@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kTileThreads) query_kernel(const __grid_consta
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (threadIdx.x < kTile) {
     const std::int64_t t = begin + threadIdx.x;
-    start_of[threadIdx.x] = t < s.T ? f.starts[b * s.T + t] : INT_MAX;
+    start_of[threadIdx.x] = t < s.T ? first_seen(f.starts, b * s.T + t) : INT_MAX;
   }
   fill_tile<kD>(queries, f.head(f.qkv, b, h), begin, begin, s.T, D, f.aligned);
   fill_tile<kD>(douts, f.output(f.dout, b, h), begin, begin, s.T, D, f.aligned);
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kTileThreads) key_kernel(const __grid_constant
       if (threadIdx.x < kTile) {
         const std::int64_t t = tile + threadIdx.x;
         const bool is_there = t < s.T;
-        start_of[threadIdx.x] = is_there ? f.starts[b * s.T + t] : INT_MAX;
+        start_of[threadIdx.x] = is_there ? first_seen(f.starts, b * s.T + t) : INT_MAX;
         lse_of[threadIdx.x] = is_there ? f.lse[(b * s.H + h) * s.T + t] : 0.0f;
         delta_of[threadIdx.x] = is_there ? f.deltas[(blockIdx.y * f.shared() + shares) * s.T + t] : 0.0f;
         sees = start_of[threadIdx.x] < end;
@@ -182,13 +182,28 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
                         const T* out, const Acc<T>* lse, const T* dout, T* dqkv, void* /*workspace*/) {
   using N = Native<T>;
   if (shape.B == 0 || shape.T == 0) return;
+  if constexpr (sizeof(T) == 2) {
+    if (is_fused(shape, dtype_of<T>, dropout, starts)) {
+      return fused_attention_backward(shape, dtype_of<T>, qkv, out, lse, dout, dqkv);
+    }
+  }
   const std::int64_t shared = shape.H / shape.K, pairs = shape.B * shape.K;
   auto* deltas = reinterpret_cast<float*>(workspace(current()));
   const std::int64_t fit = kWorkspaceBytes / (shared * shape.T * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t most = std::min<std::int64_t>(fit, 65'535 / shared);  // a grid's rows
   TRIREME_CHECK(most > 0, "attention's backward over so long a sequence does not fit into a stream's memory");
-  Backward<N> f{shape, Scores(shape), DropoutRule(dropout), native(qkv), starts, native(out), lse, native(dout),
-                native(dqkv), deltas, 0, heads_are_aligned(shape.D, {native(qkv), native(dout)})};
+  Backward<N> f{shape,
+                Scores(shape),
+                DropoutRule(dropout),
+                native(qkv),
+                starts,
+                native(out),
+                lse,
+                native(dout),
+                native(dqkv),
+                deltas,
+                0,
+                heads_are_aligned(shape.D, {native(qkv), native(dout)})};
   with_head_size(shape.D, [&]<int kD>(std::integral_constant<int, kD>) {
     constexpr int kFloats = 3 * kTileFloats<kD> + kWeightFloats;
     const auto tiles = static_cast<unsigned>(ceil_div(shape.T, kTile));
@@ -201,7 +216,7 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                                   \
+#define TRIREME_INSTANCES(T)                                                                                       \
   template void attention_backward(const AttentionShape&, const Dropout&, const T*, const std::int32_t*, const T*, \
                                    const Acc<T>*, const T*, T*, void*);
 TRIREME_INSTANCES(float)

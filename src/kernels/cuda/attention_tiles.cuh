@@ -5,9 +5,14 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda/random.cuh"
 
 namespace trireme::kernels::cuda {
+
+__device__ inline std::int32_t first_seen(const std::int32_t* starts, std::int64_t n) {
+  return starts == nullptr ? 0 : starts[n];
+}
 
 template <class T>
 using Acc = typename AccumulatorOf<T>::type;
@@ -18,7 +23,7 @@ constexpr int kWeightFloats = kTile * kWeightStride;
 template <int kD>
 constexpr int kRowStride = kD + 4;
 template <int kD>
-constexpr int kTileFloats = kTile * kRowStride<kD>;
+constexpr int kTileFloats = kTile* kRowStride<kD>;
 
 __device__ inline int tile_row(int i) {
   return static_cast<int>(threadIdx.x) / kSide + i * kSide;

@@ -17,7 +17,8 @@ __global__ void window(std::int64_t n, std::int64_t T, std::int64_t width, const
   const std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x;
   if (i >= n) return;
   const std::int64_t first = (past == nullptr ? 0 : past[i / T]) + i % T - width + 1;
-  out[i] = first > starts[i] ? static_cast<std::int32_t>(first) : starts[i];
+  const std::int64_t start = starts == nullptr ? 0 : starts[i];
+  out[i] = static_cast<std::int32_t>(first > start ? first : start);
 }
 
 }  // namespace
