@@ -67,12 +67,13 @@ std::vector<Key> batch_arguments() {
 }
 
 std::vector<Key> device_arguments() {
-  constexpr std::string_view kCpu = "training runs on the CPU", kOwn = "the kernels are this program's own",
+  constexpr std::string_view kDevice = "training.device says where training runs",
+                             kOwn = "the kernels are this program's own",
                              kSchedule = "a block is computed again by the schedule";
   return {
-      idle("training.use_cpu", kCpu),
-      idle("training.no_cuda", kCpu),
-      idle("training.tf32", kCpu),
+      idle("training.use_cpu", kDevice),
+      idle("training.no_cuda", kDevice),
+      idle("training.tf32", "fp32 is fp32"),
       idle("training.torch_empty_cache_steps", "memory is planned, and there is no cache"),
       idle("training.use_liger_kernel", kOwn),
       idle("training.gradient_checkpointing_kwargs", kSchedule),

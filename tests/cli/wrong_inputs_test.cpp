@@ -106,7 +106,8 @@ TEST(WrongInputs, OfTheConfiguration) {
   expect_error(c, train(c, {"training.max_steps=many"}), {2, {"training.max_steps", "many"}});
   expect_error(c, train(c, {"training.max_steps=-3"}), {2, {"training.max_steps", "-3"}});
   expect_error(c, train(c, {"training.max_steps=3", "training.max_steps=4"}), {2, {"training.max_steps"}});
-  expect_error(c, train(c, {"distributed.strategy=hybrid_shard"}), {2, {"hybrid_shard", "dp_shard"}});
+  expect_error(c, train(c, {"distributed.strategy=hybrid_shard", "distributed.dp_shard=2"}),
+               {2, {"dp_shard", "1 ranks"}});
   expect_error(c, train(c, {"distributed.strategy=zero3", "distributed.dp_shard=3"}), {2, {"dp_shard", "1 ranks"}});
   expect_error(c, train(c, {"distributed.strategy=zero2", "distributed.dp_shard=2", "distributed.dp_replicate=2"}),
                {2, {"2 x dp_shard 2 = 4"}});

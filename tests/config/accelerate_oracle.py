@@ -273,6 +273,8 @@ def cases():
     generator = oracle.random.Random(6)
     for _ in range(40):
         yield random_case(generator)
+    yield case_of({**parallel_file(dp_shard_size=4),
+                   "fsdp_config": {"fsdp_version": 2, "fsdp_sharding_strategy": "NO_SHARD"}})
 
 
 def random_keys(generator, table, most):

@@ -174,6 +174,8 @@ def section_cases():
     yield "grad_hooks", {"zero_optimization": {"stage": 2, "grad_hooks": True}}
     for name in ("Adam", "adamw", "SGD", "nonsense"):
         yield f"optimizer {name}", {"optimizer": {"type": name, "params": {"lr": 1e-3}}}
+    yield ("offload_optimizer cpu stage 2; old offload",
+           {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "cpu_offload": True}})
 
 
 def cases():

@@ -241,6 +241,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.micro_batch_size", "2"},
                                                                        {"training.gradient_accumulation_steps", "2"},
                                                                        {"training.compute_threads", "2"},
+                                                                       {"training.device", "cuda"},
                                                                        {"training.reduce_each_micro_batch", "true"},
                                                                        {"training.mixed_precision", "bf16"},
                                                                        {"training.seed", "1"},
