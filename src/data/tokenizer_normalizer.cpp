@@ -1,5 +1,6 @@
 #include "data/tokenizer_normalizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -28,10 +29,15 @@ std::string_view strip(std::string_view text, bool left, bool right) {
   return text.substr(begin, end - begin);
 }
 
-// Whether a match at the front leaves its replacement at the front, as the offsets of Hugging Face's have it.
-bool front_survives(std::string_view match, std::string_view content) {
+std::size_t first_length(std::string_view text) {
+  return text.empty() ? 0 : utf8_length(static_cast<unsigned char>(text[0]));
+}
+
+// Whether a match at the front leaves its replacement at the front, as the offsets of Hugging Face's have it: where all
+// that it takes stands for one character of the input. front: bytes that do.
+bool front_survives(std::string_view match, std::string_view content, std::size_t front) {
   if (match.empty()) return true;
-  return !content.empty() && match.size() == utf8_length(static_cast<unsigned char>(match[0]));
+  return !content.empty() && match.size() <= std::max(front, first_length(match));
 }
 
 // What such a replacement puts before a text, later steps of Hugging Face's then double or lose.
@@ -66,11 +72,11 @@ Normalizer::Scratch Normalizer::make_scratch() const {
 
 Normalizer::Result Normalizer::run(std::string_view text, Scratch& scratch) const {
   const std::size_t limit = kMaxGrowth * text.size() + kAlwaysAllowed;
-  Result result{text, true};
+  Result result{text, true, first_length(text)};
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const Result next = run_step(i, result.text, limit, scratch[i]);
+    const Result next = run_step(i, result, limit, scratch[i]);
     check_size(i, next.text.size(), limit);
-    result = {next.text, result.keeps_front && next.keeps_front};
+    result = {next.text, result.keeps_front && next.keeps_front, next.front};
   }
   return result;
 }
@@ -81,9 +87,10 @@ void Normalizer::check_size(std::size_t step, std::size_t size, std::size_t limi
               "no tokenizer does that; fetch the file anew");
 }
 
-Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text, std::size_t limit,
+Normalizer::Result Normalizer::run_step(std::size_t step, const Result& before, std::size_t limit,
                                         StepScratch& own) const {
   const NormalizerStep& what = steps_[step];
+  const std::string_view text = before.text;
   switch (what.kind) {
     case Kind::form: return {own.form->normalize(text), true};
     case Kind::lowercase: {
@@ -93,7 +100,7 @@ Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text,
     }
     case Kind::strip: {
       const std::string_view rest = strip(text, what.left, what.right);
-      return {rest, rest.data() == text.data()};
+      return {rest, rest.data() == text.data(), rest.data() == text.data() ? before.front : 0};
     }
     case Kind::prepend: {
       if (text.empty()) return {text, true};
@@ -103,17 +110,24 @@ Normalizer::Result Normalizer::run_step(std::size_t step, std::string_view text,
     }
     case Kind::replace: break;
   }
-  return replace(step, text, limit, own);
+  return replace(step, before, limit, own);
 }
 
-Normalizer::Result Normalizer::replace(std::size_t step, std::string_view text, std::size_t limit,
+Normalizer::Result Normalizer::replace(std::size_t step, const Result& before, std::size_t limit,
                                        StepScratch& own) const {
   const NormalizerStep& what = steps_[step];
+  const std::string_view text = before.text;
+  std::size_t front = before.front;
   std::size_t done = 0;
   bool keeps_front = true;
   own.text.clear();
   const auto take = [&](std::size_t begin, std::size_t end) {
-    if (begin == 0) keeps_front = keeps_front && front_survives(text.substr(begin, end - begin), what.content);
+    if (begin == 0) {
+      keeps_front = keeps_front && front_survives(text.substr(0, end), what.content, before.front);
+      front = what.content.size();
+    } else if (done == 0) {
+      front = std::min(front, begin);
+    }
     check_size(step, own.text.size() + what.content.size(), limit);
     own.text.append(text, done, begin - done).append(what.content);
     done = end;
@@ -126,9 +140,9 @@ Normalizer::Result Normalizer::replace(std::size_t step, std::string_view text, 
       take(at, at + what.pattern.size());
     }
   }
-  if (done == 0 && own.text.empty()) return {text, true};
+  if (done == 0 && own.text.empty()) return {text, true, before.front};
   own.text.append(text, done);
-  return {own.text, keeps_front};
+  return {own.text, keeps_front, front};
 }
 
 }  // namespace trireme::data

@@ -45,6 +45,7 @@ class Normalizer {
   struct Result {
     std::string_view text;
     bool keeps_front;  // its first character stands for the first of the input: none was cut off or fused before it
+    std::size_t front = 0;  // bytes at its begin that stand for the first character of the input, as far as is known
   };
   // The result lives in the scratch, or is the text itself where nothing changes. Text must be valid UTF-8. Error
   // TR4111 as SplitRegex::find, and where the text grows without measure.
@@ -53,8 +54,8 @@ class Normalizer {
  private:
   std::vector<NormalizerStep> steps_;
   std::vector<std::optional<SplitRegex>> regexes_;
-  Result run_step(std::size_t step, std::string_view text, std::size_t limit, StepScratch& own) const;
-  Result replace(std::size_t step, std::string_view text, std::size_t limit, StepScratch& own) const;
+  Result run_step(std::size_t step, const Result& before, std::size_t limit, StepScratch& own) const;
+  Result replace(std::size_t step, const Result& before, std::size_t limit, StepScratch& own) const;
   void check_size(std::size_t step, std::size_t size, std::size_t limit) const;
 };
 
