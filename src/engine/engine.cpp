@@ -82,18 +82,6 @@ void Engine::free_peers() {
   comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step");
 }
 
-void Engine::check(std::span<const Batch> batches) {
-  try {
-    for (const Batch& batch : batches) {
-      if (batch.shape.batch == 0) continue;
-      for (const auto& unit : chain_.units) unit->check(batch);
-    }
-  } catch (...) {
-    free_peers();
-    throw;
-  }
-}
-
 void Engine::make_subsets() {
   const schedule::Options& options = plan_.options;
   if (options.replicas == 1) return;

@@ -8,6 +8,19 @@
 
 namespace trireme::engine {
 
+// A batch that cannot be computed ends the step on all ranks before it begins.
+void Engine::check(std::span<const Batch> batches) {
+  try {
+    for (const Batch& batch : batches) {
+      if (batch.shape.batch == 0) continue;
+      for (const auto& unit : chain_.units) unit->check(batch);
+    }
+  } catch (...) {
+    free_peers();
+    throw;
+  }
+}
+
 // The unit's parameters, whole.
 std::vector<Tensor> Engine::gather_unit(std::size_t unit, Gathered& gathered) {
   const std::vector<int>& reads = plan_.chain.units[unit].reads;

@@ -10,7 +10,7 @@ template <class T, class C, class Function>
 void compare(Function product, bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
              bool add, Numbers& numbers) {
   SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k << (a_transposed ? " aT" : "")
-                                  << (b_transposed ? " bT" : "") << (add ? " add" : ""));
+                                    << (b_transposed ? " bT" : "") << (add ? " add" : ""));
   const std::int64_t lda = (a_transposed ? m : k) + 8, ldb = (b_transposed ? k : n) + 16, ldc = n + 8;
   const auto a = numbers.normal<T>((a_transposed ? k : m) * lda), b = numbers.normal<T>((b_transposed ? n : k) * ldb);
   const auto before = numbers.normal<C>(m * ldc);

@@ -151,8 +151,8 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
   TRIREME_CUDA_LAUNCHED("embedding_backward");
 }
 
-#define TRIREME_INSTANCES(T)                                                                      \
-  template void embedding_forward(std::int64_t, std::int64_t, const std::int32_t*, const T*, T*); \
+#define TRIREME_INSTANCES(T)                                                                                          \
+  template void embedding_forward(std::int64_t, std::int64_t, const std::int32_t*, const T*, T*);                     \
   template void embedding_backward(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, const T*, T*, bool, \
                                    void*);
 TRIREME_INSTANCES(float)
