@@ -54,15 +54,6 @@ void add_gradient(std::int64_t numel, const std::byte* slot, const comm::ReduceT
   });
 }
 
-void for_each_block(std::int64_t numel, const std::byte* sums, DType dtype, const VisitBlock& visit) {
-  if (dtype == DType::f32) return visit(0, reinterpret_cast<const float*>(sums), numel);
-  const auto wide = block_of(numel);
-  for_each_range(numel, [&](std::int64_t first, std::int64_t count) {
-    widen(count, sums + first * size_of(dtype), dtype, wide.get());
-    visit(first, wide.get(), count);
-  });
-}
-
 float value_at(const std::byte* sums, DType dtype, std::int64_t index) {
   float value = 0;
   widen(1, sums + index * size_of(dtype), dtype, &value);

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
 #include "comm/collectives.h"
 #include "layout/dtype.h"
@@ -13,11 +12,6 @@ namespace trireme::engine {
 // types.sum. On all compute threads.
 void add_gradient(std::int64_t numel, const std::byte* slot, const comm::ReduceTypes& types, std::byte* sum,
                   bool overwrite);
-
-// visit(first, values, count) for [0, numel) in order, in blocks that begin at multiples of 256 elements; sums that are
-// not fp32 are widened block by block.
-using VisitBlock = std::function<void(std::int64_t first, const float* values, std::int64_t count)>;
-void for_each_block(std::int64_t numel, const std::byte* sums, DType dtype, const VisitBlock& visit);
 
 float value_at(const std::byte* sums, DType dtype, std::int64_t index);
 
