@@ -42,9 +42,6 @@ std::string why_no_device() {
 DeviceFacts device_facts(int device) {
   return library().facts(device);
 }
-DeviceMemory device_memory(int device) {
-  return library().memory(device);
-}
 std::byte* allocate_on_device(std::int64_t bytes) {
   return library().allocate(bytes);
 }
@@ -62,9 +59,6 @@ void use_device(int device) {
 }
 void copy_now(void* to, const void* from, std::int64_t bytes) {
   library().copy_now(to, from, bytes);
-}
-void synchronize_device() {
-  library().synchronize_device();
 }
 
 Stream::Stream(bool high_priority) : handle_(library().make_stream(high_priority)) {}
@@ -84,9 +78,6 @@ Event::~Event() {
 }
 void Event::record(const Stream& stream) const {
   library().record(handle_, stream.handle());
-}
-bool Event::is_reached() const {
-  return library().is_reached(handle_);
 }
 void Event::synchronize() const {
   library().synchronize_event(handle_);

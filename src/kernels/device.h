@@ -30,10 +30,6 @@ struct DeviceFacts {
 int num_devices();
 std::string why_no_device();
 DeviceFacts device_facts(int device);
-struct DeviceMemory {
-  std::int64_t free_bytes, total_bytes;
-};
-DeviceMemory device_memory(int device);
 
 // Memory of the calling thread's device, or of the host that the device reaches too (pinned); zeroed is neither.
 // Error TR1301 where there is not enough.
@@ -46,7 +42,6 @@ void free_pinned(std::byte* memory) noexcept;
 void use_device(int device);
 // Copies between any memories, at once: behind nothing that a stream has still to do. The host waits for it.
 void copy_now(void* to, const void* from, std::int64_t bytes);
-void synchronize_device();  // the host waits for all streams of the thread's device
 
 class Event;
 
@@ -72,7 +67,6 @@ class Event {
   Event& operator=(Event&& other) noexcept { return std::swap(handle_, other.handle_), *this; }
   ~Event();
   void record(const Stream& stream) const;
-  bool is_reached() const;
   void synchronize() const;  // the host waits for it
   void* handle() const { return handle_; }
 

@@ -71,16 +71,6 @@ DeviceFacts facts(int device) {
   return facts;
 }
 
-DeviceMemory memory(int device) {
-  int before = 0;
-  TRIREME_CUDA(cudaGetDevice(&before));
-  TRIREME_CUDA(cudaSetDevice(device));
-  std::size_t free = 0, total = 0;
-  TRIREME_CUDA(cudaMemGetInfo(&free, &total));
-  TRIREME_CUDA(cudaSetDevice(before));
-  return {static_cast<std::int64_t>(free), static_cast<std::int64_t>(total)};
-}
-
 void use_device(int device) {
   TRIREME_CUDA(cudaSetDevice(device));
 }
@@ -93,10 +83,6 @@ int current_device() {
 void copy_now(void* to, const void* from, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemcpy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
 }
-void synchronize_device() {
-  TRIREME_CUDA(cudaDeviceSynchronize());
-}
-
 template <class Allocate>
 std::byte* allocated(const char* where, std::int64_t bytes, Allocate allocate) {
   void* memory = nullptr;
@@ -165,12 +151,6 @@ void destroy_event(void* event) {
 void record(void* event, void* stream) {
   TRIREME_CUDA(cudaEventRecord(event_of(event), state_of(stream).stream));
 }
-bool is_reached(void* event) {
-  const cudaError_t status = cudaEventQuery(event_of(event));
-  if (status == cudaErrorNotReady) return false;
-  check(status, "cudaEventQuery");
-  return true;
-}
 void synchronize_event(void* event) {
   TRIREME_CUDA(cudaEventSynchronize(event_of(event)));
 }
@@ -201,11 +181,9 @@ extern "C" const CudaLibrary trireme_cuda_library;
 const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .count_devices = cuda::count_devices,
                                        .facts = cuda::facts,
-                                       .memory = cuda::memory,
                                        .use_device = cuda::use_device,
                                        .current_device = cuda::current_device,
                                        .copy_now = cuda::copy_now,
-                                       .synchronize_device = cuda::synchronize_device,
                                        .allocate = cuda::allocate,
                                        .free = cuda::free,
                                        .allocate_pinned = cuda::allocate_pinned,
@@ -217,7 +195,6 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .make_event = cuda::make_event,
                                        .destroy_event = cuda::destroy_event,
                                        .record = cuda::record,
-                                       .is_reached = cuda::is_reached,
                                        .synchronize_event = cuda::synchronize_event,
                                        .seconds_between = cuda::seconds_between,
                                        .set_stream = cuda::set_stream,

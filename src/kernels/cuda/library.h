@@ -14,11 +14,9 @@ struct CudaLibrary {
   // 0 devices: *why has the driver's reason.
   int (*count_devices)(std::string* why);
   DeviceFacts (*facts)(int device);
-  DeviceMemory (*memory)(int device);
   void (*use_device)(int device);
   int (*current_device)();  // the calling thread's
   void (*copy_now)(void* to, const void* from, std::int64_t bytes);
-  void (*synchronize_device)();
 
   std::byte* (*allocate)(std::int64_t bytes);
   void (*free)(std::byte* memory);
@@ -32,7 +30,6 @@ struct CudaLibrary {
   void* (*make_event)(bool timed);
   void (*destroy_event)(void* event);
   void (*record)(void* event, void* stream);
-  bool (*is_reached)(void* event);
   void (*synchronize_event)(void* event);
   double (*seconds_between)(void* first, void* second);
 
