@@ -126,6 +126,13 @@ std::span<const float> ModelState::read(StateKind kind, int group, std::vector<f
   return storage;
 }
 
+const std::byte* ModelState::read_sums(int group, std::vector<std::byte>& storage) const {
+  if (!is_on_device()) return updated_accumulator(group);
+  storage.resize(static_cast<std::size_t>(updated(group).size() * size_of(accumulator_dtype_)));
+  copy_between(storage.data(), updated_accumulator(group), storage.size());
+  return storage.data();
+}
+
 void ModelState::write(StateKind kind, int group, std::span<const float> values) const {
   if (kind == StateKind::master && is_rounded(group)) return write_rounded(group, values);
   copy_between(data(kind, group), values.data(), values.size_bytes());

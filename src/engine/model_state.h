@@ -73,6 +73,8 @@ class ModelState {
   std::byte* accumulator(int group) const { return places_[group].accumulator; }
   std::byte* updated_accumulator(int group) const;
   DType accumulator_dtype() const { return accumulator_dtype_; }
+  // updated_accumulator(), or where that is on a device a copy of it in storage.
+  const std::byte* read_sums(int group, std::vector<std::byte>& storage) const;
   // Of updated_accumulator(), where the state is on the host, what was copied there for STEP.
   std::byte* sum_copy(int group) const { return places_[group].sum_copy; }
   // What units read, in the compute dtype (in fp32 mostly the masters themselves): all of it, or where parameters are

@@ -1,10 +1,10 @@
 #include "engine/non_finite.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "engine/gradient_sum.h"
+#include "kernels/device.h"
 
 namespace trireme::engine {
 
@@ -27,10 +27,11 @@ std::int64_t first_non_finite(const Chain& chain, const std::vector<StorageGroup
     count += std::ssize(parameter.logical);
   }
   std::int64_t first = count;
+  std::vector<std::byte> storage;
   for (int g = 0; g < static_cast<int>(groups.size()); ++g) {
     if (!groups[g].trainable) continue;
     const Range range = state.updated(g);
-    const std::byte* sums = state.updated_accumulator(g);
+    const std::byte* sums = state.read_sums(g, storage);
     for (const Piece& piece : locate(groups[g], chain.parameters, range.begin, range.end)) {
       const std::int64_t index = first_logical[piece.parameter] + piece.logical;
       if (index >= first) continue;
@@ -57,9 +58,9 @@ void spoil_last(const std::vector<GradientPlace>& gradients) {
   for (auto place = gradients.rbegin(); place != gradients.rend(); ++place) {
     const Tensor& tensor = place->tensor;
     if (tensor.data == nullptr) continue;
-    constexpr std::uint16_t kHighBits = 0x7f80;
+    static constexpr std::uint16_t kHighBits = 0x7f80;
     std::byte* end = static_cast<std::byte*>(tensor.data) + tensor.bytes();
-    std::memcpy(end - sizeof kHighBits, &kHighBits, sizeof kHighBits);
+    kernels::copy(end - sizeof kHighBits, &kHighBits, sizeof kHighBits);
     return;
   }
 }

@@ -1,7 +1,11 @@
 // Runs on a CUDA device beside those of the CPU, and beside themselves.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "base/failpoint.h"
 #include "kernels/device.h"
+#include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/tiny_run.h"
 
@@ -60,6 +64,24 @@ TEST_F(DeviceTraining, ResumesWithTheSameBits) {
   EXPECT_TRUE(train_tiny(part).stopped);
   part.stop_at = nullptr;
   EXPECT_EQ(train_tiny(part).weights_digest, whole.weights_digest);
+}
+
+// The failpoint spoils the second gradient of step 2, block 1's.
+TEST_F(DeviceTraining, AStepThatIsNotFiniteIsNamedOrSkipped) {
+  struct Reset {
+    ~Reset() { set_failpoints(""); }
+  } reset;
+  const auto spoiled = [](const TinyRun& run) {
+    set_failpoints("engine.gradient=spoil@6");  // of four a step
+    return train_tiny(run);
+  };
+  const TinyRun run{.micro_batches = 1, .steps = 4}, skips = with(run, {"training.nonfinite_gradients=skip"});
+  const std::string text = expect_error(1302, [&] { spoiled(on_device(run)); });
+  EXPECT_NE(text.find("the gradient of model.layers.1.mlp.down_proj.weight is not finite"), std::string::npos) << text;
+  const TinyResult cpu = spoiled(skips), device = spoiled(on_device(skips));
+  expect_near(device.losses, cpu.losses, 1e-5);
+  EXPECT_EQ(device.learning_rates, cpu.learning_rates);
+  EXPECT_FALSE(std::isfinite(device.gradient_norms[1]));
 }
 
 // The CPU's run goes on from a device's checkpoint, whose numbers it has.
