@@ -25,7 +25,7 @@ struct Tensor {
   std::int64_t bytes() const { return numel() * size_of(dtype); }
   template <class T>
   T* as() const {
-    TRIREME_CHECK(dtype == dtype_of<T>, "tensor view asked for another element type than it has");
+    TRIREME_CHECK(data == nullptr || dtype == dtype_of<T>, "tensor view asked for another element type than it has");
     return static_cast<T*>(data);
   }
 };

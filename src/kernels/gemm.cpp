@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/torch_library.h"
 #include "kernels/cuda/library.h"
+#include "kernels/gemm_table.h"
 
 namespace trireme::kernels {
 namespace {
@@ -27,6 +30,28 @@ const GemmTable& products() {
   return table;
 }
 
+// Where nothing but c can be added to: what else is to be added is put there. Whether there is anything.
+template <class T>
+const T* gather_in_place(std::int64_t m, std::int64_t n, T* c, std::int64_t ldc, const T* addend, const T* bias) {
+  const bool is_elsewhere = addend != nullptr && addend != c;
+  TRIREME_CHECK(ldc == n || (bias == nullptr && !is_elsewhere), "gemm: a bias, or an addend elsewhere, of a strided c");
+  if (bias != nullptr) {
+    table<T>().bias_forward(m, n, bias, addend, c);
+  } else if (is_elsewhere) {
+    copy(c, addend, m * n * static_cast<std::int64_t>(sizeof(T)));
+  }
+  return bias != nullptr || addend != nullptr ? c : nullptr;
+}
+
+template <class T>
+GemmTable::Gemm<T, T> rounded_product() {
+  const GemmTable& of = products();
+  if constexpr (std::is_same_v<T, float>) return of.f32;
+  if constexpr (std::is_same_v<T, double>) return of.f64;
+  if constexpr (std::is_same_v<T, bfloat16>) return of.bf16;
+  if constexpr (std::is_same_v<T, float16>) return of.f16;
+}
+
 // c (+)= the fp32 sums of a tile, rounded.
 void round_rows(std::int64_t rows, std::int64_t columns, float* sums, float16* c, std::int64_t ldc, bool add) {
   const Table<float16>& of = table<float16>();
@@ -36,31 +61,11 @@ void round_rows(std::int64_t rows, std::int64_t columns, float* sums, float16* c
   }
 }
 
-}  // namespace
-
-template <>
-void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-          std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  products().f32(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-}
-template <>
-void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
-          std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc, bool add) {
-  products().f64(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-}
-template <>
-void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const bfloat16* a,
-          std::int64_t lda, const bfloat16* b, std::int64_t ldb, bfloat16* c, std::int64_t ldc, bool add) {
-  products().bf16(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-}
 // In tiles whose sums lie on the stack: LibTorch's own fp16 products reach a tenth of this speed where the CPU has no
 // AVX512-FP16.
-template <>
-void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float16* a,
-          std::int64_t lda, const float16* b, std::int64_t ldb, float16* c, std::int64_t ldc, bool add) {
-  if (products().f16 != nullptr) {
-    return products().f16(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-  }
+void gemm_in_tiles(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
+                   const float16* a, std::int64_t lda, const float16* b, std::int64_t ldb, float16* c, std::int64_t ldc,
+                   bool add) {
   constexpr std::int64_t kTile = 256;
   float sums[kTile * kTile];
   for (std::int64_t i = 0; i < m; i += kTile) {
@@ -68,36 +73,47 @@ void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, 
     for (std::int64_t j = 0; j < n; j += kTile) {
       const std::int64_t columns = std::min(kTile, n - j);
       products().f16_unrounded(a_transposed, b_transposed, rows, columns, k, a + (a_transposed ? i : i * lda), lda,
-                               b + (b_transposed ? j * ldb : j), ldb, sums, columns, false);
+                               b + (b_transposed ? j * ldb : j), ldb, sums, columns, nullptr, nullptr);
       round_rows(rows, columns, sums, c + i * ldc + j, ldc, add);
     }
   }
 }
 
-template <>
-void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                    const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                    bool add) {
-  products().f32(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+}  // namespace
+
+template <class T>
+void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+          std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, const T* addend, const T* bias) {
+  if (current_device() == nullptr) addend = gather_in_place(m, n, c, ldc, addend, std::exchange(bias, nullptr));
+  if (const auto product = rounded_product<T>()) {
+    product(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend, bias);
+  } else if constexpr (std::is_same_v<T, float16>) {
+    gemm_in_tiles(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend != nullptr);
+  }
 }
-template <>
-void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                    const double* a, std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc,
-                    bool add) {
-  products().f64(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-}
-template <>
-void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                    const bfloat16* a, std::int64_t lda, const bfloat16* b, std::int64_t ldb, float* c,
+
+template <class T>
+void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                    std::int64_t lda, const T* b, std::int64_t ldb, typename AccumulatorOf<T>::type* c,
                     std::int64_t ldc, bool add) {
-  products().bf16_unrounded(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+  const GemmTable& of = products();
+  const auto product = [&] {
+    if constexpr (std::is_same_v<T, bfloat16>) return of.bf16_unrounded;
+    if constexpr (std::is_same_v<T, float16>) return of.f16_unrounded;
+    if constexpr (sizeof(T) > 2) return rounded_product<T>();
+  }();
+  product(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add ? c : nullptr, nullptr);
 }
-template <>
-void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                    const float16* a, std::int64_t lda, const float16* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                    bool add) {
-  products().f16_unrounded(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
-}
+
+#define TRIREME_INSTANCES(T)                                                                                           \
+  template void gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, const T*, std::int64_t, const T*,           \
+                     std::int64_t, T*, std::int64_t, const T*, const T*);                                              \
+  template void gemm_unrounded(bool, bool, std::int64_t, std::int64_t, std::int64_t, const T*, std::int64_t, const T*, \
+                               std::int64_t, typename AccumulatorOf<T>::type*, std::int64_t, bool);
+TRIREME_INSTANCES(float)
+TRIREME_INSTANCES(double)
+TRIREME_INSTANCES(bfloat16)
+TRIREME_INSTANCES(float16)
 
 void set_num_threads(int threads) {
   TRIREME_CHECK(threads >= 1, "compute threads must be at least one");

@@ -7,7 +7,8 @@ namespace trireme::kernels {
 struct GemmTable {
   template <class T, class C>
   using Gemm = void (*)(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                        const T* a, std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, bool add);
+                        const T* a, std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc,
+                        const C* addend, const C* bias);  // on the CPU: null or c, and null
   Gemm<float, float> f32;
   Gemm<double, double> f64;
   Gemm<bfloat16, bfloat16> bf16;

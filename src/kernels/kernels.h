@@ -59,32 +59,34 @@ struct Table {
   // y = x * rstd * w over each run of C elements, rstd = 1 / sqrt(mean(x^2) + eps); rstd [N, heads] is kept for the
   // backward. y lies as x does.
   void (*rmsnorm_forward)(const NormShape& shape, const T* x, const T* w, double eps, T* y, Acc* rstd);
-  // dx (overwritten, or added to if add_dx), dw (overwritten, or added to if add_dw; null: not wanted); dy and dx lie
-  // as x does.
-  void (*rmsnorm_backward)(const NormShape& shape, const T* x, const T* w, const Acc* rstd, const T* dy, T* dx,
-                           bool add_dx, T* dw, bool add_dw);
+  // dx, plus addend unless that is null (it may be dx); dw (overwritten, or added to if add_dw; null: not wanted), and
+  // the forward's y once more unless it is null. dy, addend, dx and y lie as x does; y may be dy.
+  void (*rmsnorm_backward)(const NormShape& shape, const T* x, const T* w, const Acc* rstd, const T* dy,
+                           const T* addend, T* dx, T* dw, bool add_dw, T* y);
   // y[n] = (x[n] - mean[n]) * rstd[n] * w + b, rstd[n] = 1 / sqrt(variance(x[n]) + eps); mean and rstd are kept.
   void (*layernorm_forward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, double eps, T* y,
                             Acc* mean, Acc* rstd);
-  // db too is overwritten, or added to if add_db, or null.
-  void (*layernorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const Acc* mean, const Acc* rstd,
-                             const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db);
+  // db too is overwritten, or added to if add_db, or null; b is read for y alone.
+  void (*layernorm_backward)(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, const Acc* mean,
+                             const Acc* rstd, const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* db,
+                             bool add_db, T* y);
 
   // Rotates pairs (i, i + D/2) of each head of x[N, heads, D] (row stride in elements) in place by positions[n] *
   // inv_freq[i]. sign +1 forward, -1 backward. cos_sin[position][D] holds D/2 cosines then D/2 sines (make_rope_table).
   void (*rope)(std::int64_t N, std::int64_t heads, std::int64_t D, std::int64_t row_stride, T* x,
                const std::int32_t* positions, const float* cos_sin, int sign);
 
-  // y[N, F] = activation(x[:, 0:F]) * x[:, F:2F]
+  // y[N, F] = activation(x[:, 0:F]) * x[:, F:2F]. The backward gives y once more unless it is null; it may be dy.
   void (*glu_forward)(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, T* y);
   void (*glu_backward)(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, const T* dy,
-                       T* dgate_up);
-  // y = activation(x), n elements; dx = dy * activation'(x), which may take the place of dy.
+                       T* dgate_up, T* y);
+  // y = activation(x), n elements; dx = dy * activation'(x), and y once more unless it is null. One of them may take
+  // the place of dy.
   void (*activation_forward)(Activation activation, std::int64_t n, const T* x, T* y);
-  void (*activation_backward)(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx);
+  void (*activation_backward)(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx, T* y);
 
-  // y[n] = b (+ y[n] if add), C elements a row.
-  void (*bias_forward)(std::int64_t N, std::int64_t C, const T* b, T* y, bool add);
+  // y[n] = b, plus addend[n] unless that is null (it may be y), C elements a row.
+  void (*bias_forward)(std::int64_t N, std::int64_t C, const T* b, const T* addend, T* y);
   // db = the sum of dy's rows (+ db if add), in a fixed order.
   void (*bias_backward)(std::int64_t N, std::int64_t C, const T* dy, T* db, bool add);
 
@@ -244,13 +246,16 @@ constexpr std::int64_t kAttentionMaxRows = 64;  // of queries in one product of 
 void make_rope_table(std::int64_t positions, std::int64_t D, const float* frequencies, double amplitude,
                      float* cos_sin);
 
-// c[m, n] = a @ b (+ c if add). a is [m, k], or [k, m] if a_transposed; b is [k, n], or [n, k] if b_transposed; lda,
-// ldb, ldc are row strides. bf16 and fp16 products add up in fp32 and round once. Through LibTorch (MKL, oneDNN with
-// AMX); one implementation for all levels.
+// c[m, n] = a @ b, plus addend and bias unless they are null. a is [m, k], or [k, m] if a_transposed; b is [k, n], or
+// [n, k] if b_transposed; lda, ldb, ldc are row strides. addend lies as c does, and may be c; bias[n] is added to every
+// row, and ldc is n where it is given or where addend is not c. bf16 and fp16 products add up in fp32 and are rounded
+// once, on the CPU also the sum of bias and addend. On the CPU through LibTorch (MKL, oneDNN with AMX).
 template <class T>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-          std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add);
-// The same with c in the accumulator's type: bf16 and fp16 products stay in fp32. May be called from inside a parallel
+          std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, const T* addend = nullptr,
+          const T* bias = nullptr);
+// The same with c in the accumulator's type, to which the product is added if add: bf16 and fp16 products stay in fp32.
+// May be called from inside a parallel
 // region, where it runs on one thread.
 template <class T>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,

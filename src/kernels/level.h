@@ -10,27 +10,28 @@ void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps,
                      typename AccumulatorOf<T>::type* rstd);
 template <class T>
 void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd,
-                      const T* dy, T* dx, bool add_dx, T* dw, bool add_dw);
+                      const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* y);
 template <class T>
 void layernorm_forward(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b, double eps, T* y,
                        typename AccumulatorOf<T>::type* mean, typename AccumulatorOf<T>::type* rstd);
 template <class T>
-void layernorm_backward(std::int64_t N, std::int64_t C, const T* x, const T* w,
+void layernorm_backward(std::int64_t N, std::int64_t C, const T* x, const T* w, const T* b,
                         const typename AccumulatorOf<T>::type* mean, const typename AccumulatorOf<T>::type* rstd,
-                        const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db);
+                        const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* db, bool add_db, T* y);
 template <class T>
 void rope(std::int64_t N, std::int64_t heads, std::int64_t D, std::int64_t row_stride, T* x,
           const std::int32_t* positions, const float* cos_sin, int sign);
 template <class T>
 void glu_forward(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, T* y);
 template <class T>
-void glu_backward(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up);
+void glu_backward(Activation activation, std::int64_t N, std::int64_t F, const T* gate_up, const T* dy, T* dgate_up,
+                  T* y);
 template <class T>
 void activation_forward(Activation activation, std::int64_t n, const T* x, T* y);
 template <class T>
-void activation_backward(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx);
+void activation_backward(Activation activation, std::int64_t n, const T* x, const T* dy, T* dx, T* y);
 template <class T>
-void bias_forward(std::int64_t N, std::int64_t C, const T* b, T* y, bool add);
+void bias_forward(std::int64_t N, std::int64_t C, const T* b, const T* addend, T* y);
 template <class T>
 void bias_backward(std::int64_t N, std::int64_t C, const T* dy, T* db, bool add);
 template <class T>

@@ -13,8 +13,8 @@ struct LinearGradients {
   GradientPlace weight, bias;
 };
 
-// y is overwritten, or added to (rounded once).
-void linear_forward(const Tensor& x, const LinearWeights& w, const Tensor& y, bool add = false);
+// addend, where it has data, is added (rounded once); it lies as y does, and may be y.
+void linear_forward(const Tensor& x, const LinearWeights& w, const Tensor& y, const Tensor& addend = {});
 void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tensor& dx);
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw);
 
@@ -22,7 +22,7 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeigh
 std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads);
 
 // The same for w [O, I] without a bias.
-void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, bool add = false);
+void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& addend = {});
 void linear_backward_input(const Tensor& dy, const Tensor& w, const Tensor& dx);
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const GradientPlace& dw);
 

@@ -17,14 +17,16 @@ void activate(const MlpKind& kind, const Tensor& wide, const Tensor& activated) 
   });
 }
 
-void activate_backward(const MlpKind& kind, const Tensor& wide, const Tensor& dactivated, const Tensor& dwide) {
+// activated holds its own gradient and becomes what it was in the forward.
+void activate_backward(const MlpKind& kind, const Tensor& wide, const Tensor& activated, const Tensor& dwide) {
   dispatch(wide.dtype, [&]<class T>(T) {
     const auto& table = kernels::table<T>();
+    T* values = activated.as<T>();
     if (kind.gated) {
-      table.glu_backward(kind.activation, dactivated.sizes[0], dactivated.sizes[1], wide.as<T>(), dactivated.as<T>(),
-                         dwide.as<T>());
+      table.glu_backward(kind.activation, activated.sizes[0], activated.sizes[1], wide.as<T>(), values, dwide.as<T>(),
+                         values);
     } else {
-      table.activation_backward(kind.activation, dactivated.numel(), wide.as<T>(), dactivated.as<T>(), dwide.as<T>());
+      table.activation_backward(kind.activation, activated.numel(), wide.as<T>(), values, dwide.as<T>(), values);
     }
   });
 }
@@ -32,20 +34,17 @@ void activate_backward(const MlpKind& kind, const Tensor& wide, const Tensor& da
 }  // namespace
 
 void mlp_forward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& activated,
-                 const Tensor& y, bool add) {
+                 const Tensor& y, const Tensor& addend) {
   linear_forward(x, w.up, wide);
   activate(kind, wide, activated);
-  linear_forward(activated, w.down, y, add);
+  linear_forward(activated, w.down, y, addend);
 }
 
-void mlp_backward(const MlpKind& kind, const Tensor& x, const MlpWeights& w, const Tensor& wide, const Tensor& dy,
-                  const Tensor& activated, const Tensor& dwide, const Tensor& dx, const MlpGradients& gradients) {
-  activate(kind, wide, activated);
-  linear_backward_weight(dy, activated, w.down, gradients.down);
-  const Tensor& dactivated = activated;  // no longer needed itself
-  linear_backward_input(dy, w.down, dactivated);
-  activate_backward(kind, wide, dactivated, dwide);
-  linear_backward_weight(dwide, x, w.up, gradients.up);
+void mlp_backward(const MlpKind& kind, const MlpWeights& w, const Tensor& wide, const Tensor& dy,
+                  const Tensor& activated, const Tensor& dwide, const Tensor& dx, const LinearGradients& ddown) {
+  linear_backward_input(dy, w.down, activated);
+  activate_backward(kind, wide, activated, dwide);
+  linear_backward_weight(dy, activated, w.down, ddown);
   linear_backward_input(dwide, w.up, dx);
 }
 

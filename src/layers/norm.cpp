@@ -49,17 +49,17 @@ void norm_forward(const Norm& norm, const Tensor& x, const NormWeights& w, const
 }
 
 void norm_backward(const Norm& norm, const Tensor& x, const NormWeights& w, const NormStatistics& kept,
-                   const Tensor& dy, const Tensor& dx, bool add_dx, const NormGradients& g) {
+                   const Tensor& dy, const Tensor& addend, const Tensor& dx, const NormGradients& g, const Tensor& y) {
   dispatch(x.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
     const auto& table = kernels::table<T>();
     if (norm.centred) {
-      table.layernorm_backward(x.sizes[0], x.sizes[1], x.as<T>(), w.weight.as<T>(), kept.mean.as<Acc>(),
-                               kept.rstd.as<Acc>(), dy.as<T>(), dx.as<T>(), add_dx, wanted<T>(g.weight), g.weight.add,
-                               wanted<T>(g.bias), g.bias.add);
+      table.layernorm_backward(x.sizes[0], x.sizes[1], x.as<T>(), w.weight.as<T>(), w.bias.as<T>(), kept.mean.as<Acc>(),
+                               kept.rstd.as<Acc>(), dy.as<T>(), addend.as<T>(), dx.as<T>(), wanted<T>(g.weight),
+                               g.weight.add, wanted<T>(g.bias), g.bias.add, y.as<T>());
     } else {
-      table.rmsnorm_backward(rows_of(norm, x), x.as<T>(), w.weight.as<T>(), kept.rstd.as<Acc>(), dy.as<T>(), dx.as<T>(),
-                             add_dx, wanted<T>(g.weight), g.weight.add);
+      table.rmsnorm_backward(rows_of(norm, x), x.as<T>(), w.weight.as<T>(), kept.rstd.as<Acc>(), dy.as<T>(),
+                             addend.as<T>(), dx.as<T>(), wanted<T>(g.weight), g.weight.add, y.as<T>());
     }
   });
 }
@@ -78,8 +78,8 @@ void heads_norm_backward(const Norm& norm, const Heads& heads, const Tensor& x, 
   dispatch(x.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
     kernels::table<T>().rmsnorm_backward(rows_of(norm, heads, x), first_of<T>(heads, x), weight.as<T>(), rstd.as<Acc>(),
-                                         first_of<T>(heads, dy), first_of<T>(heads, dy), false, wanted<T>(gradient),
-                                         gradient.add);
+                                         first_of<T>(heads, dy), nullptr, first_of<T>(heads, dy), wanted<T>(gradient),
+                                         gradient.add, nullptr);
   });
 }
 

@@ -25,9 +25,11 @@ struct NormGradients {
 };
 
 void norm_forward(const Norm& norm, const Tensor& x, const NormWeights& w, const Tensor& y, const NormStatistics& kept);
-// dx is overwritten, or added to if add_dx; it may be dy itself when it is overwritten.
+// dx is that of the norm, plus addend where it has data; y, where it has data, is the forward's once more. dx may be
+// addend or dy, y may be dy.
 void norm_backward(const Norm& norm, const Tensor& x, const NormWeights& w, const NormStatistics& kept,
-                   const Tensor& dy, const Tensor& dx, bool add_dx, const NormGradients& gradients);
+                   const Tensor& dy, const Tensor& addend, const Tensor& dx, const NormGradients& gradients,
+                   const Tensor& y = {});
 
 // RMSNorm of each of `count` heads of D elements from head `first` on, in every row of x [N, row_stride]; y lies as x
 // does, and its other heads stay. weight [D].

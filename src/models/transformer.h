@@ -96,6 +96,7 @@ class TransformerBlock final : public TransformerUnit {
  private:
   // Kept for the backward; normed rows and the activated feed-forward rows are computed again there.
   struct Saved {
+    NormStatistics norm1, norm2, branch1_norm, branch2_norm;
     Tensor qkv;        // after RoPE; before the norms of queries and keys, where there are any
     Tensor attention;  // heads' outputs, before the projection
     Tensor lse;
@@ -105,13 +106,25 @@ class TransformerBlock final : public TransformerUnit {
   };
   struct Workspace {
     Tensor normed, dnormed, activated, dqkv, dattention, dwide, attention;
-    NormStatistics norm;
     Tensor turned, heads_rstd;  // queries and keys after norm and RoPE
     Tensor starts;              // in the window
     Tensor branch;              // on its way to the residual, or its gradient
     Tensor wide;                // with recompute_wide
   };
   struct Pass;  // one call: views and shapes
+  // What is added to the residual: through a norm, where it has one, of which `before` is the input, and dropout.
+  struct Branch {
+    Slot norm;
+    Tensor before;
+    NormStatistics statistics;
+    std::uint64_t stream;
+  };
+  Branch branch1(const Saved& saved) const {
+    return {block_.post_attention_norm, saved.branch1, saved.branch1_norm, branch1_stream_};
+  }
+  Branch branch2(const Saved& saved) const {
+    return {block_.post_mlp_norm, saved.branch2, saved.branch2_norm, branch2_stream_};
+  }
   std::int64_t library_bytes(const BatchShape& shape) const;
   Saved place_saved(MemoryLayout& memory, const BatchShape& shape) const;
   Workspace place_workspace(MemoryLayout& memory, Phase phase, const BatchShape& shape) const;
@@ -122,10 +135,10 @@ class TransformerBlock final : public TransformerUnit {
   void attend(const Pass& pass, const Tensor& qkv, std::span<std::byte* const> caches, const Saved& saved,
               const Workspace& w) const;
   const std::int32_t* starts_of(const Batch& batch, const Workspace& w) const;
-  void add_branch(const Pass& pass, const Workspace& w, Slot norm, const Tensor& before, std::uint64_t stream,
-                  const Tensor& residual) const;
-  Tensor branch_gradient(const Pass& pass, const BackwardArguments& arguments, const Workspace& w, Slot norm,
-                         const Tensor& before, std::uint64_t stream, const Tensor& gradient) const;
+  void add_branch(const Pass& pass, const Workspace& w, const Branch& branch, const Tensor& residual,
+                  const Tensor& sum) const;
+  Tensor branch_gradient(const Pass& pass, const BackwardArguments& arguments, const Workspace& w, const Branch& branch,
+                         const Tensor& gradient) const;
   bool adds_directly(const Batch& batch, Slot norm) const;
   void backward_mlp(const Pass& pass, const BackwardArguments& arguments, const Saved& saved, const Workspace& w) const;
   void backward_attention(const Pass& pass, const BackwardArguments& arguments, const Saved& saved,

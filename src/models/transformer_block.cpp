@@ -10,13 +10,8 @@
 namespace trireme {
 namespace {
 
-void copy(const Tensor& from, const Tensor& to) {
-  TRIREME_CHECK(to.data != nullptr, "a block copies to memory that it did not place");
-  kernels::copy(to.data, from.data, from.bytes());
-}
-
-void add(const Tensor& x, const Tensor& sum) {
-  dispatch(x.dtype, [&]<class T>(T) { kernels::table<T>().add(x.numel(), x.as<T>(), sum.as<T>(), sum.as<T>()); });
+void add(const Tensor& x, const Tensor& y, const Tensor& sum) {
+  dispatch(x.dtype, [&]<class T>(T) { kernels::table<T>().add(x.numel(), x.as<T>(), y.as<T>(), sum.as<T>()); });
 }
 
 }  // namespace
@@ -60,13 +55,21 @@ TransformerBlock::Saved TransformerBlock::place_saved(MemoryLayout& memory, cons
   const AttentionShape a = attention_shape(shape);
   const std::int64_t N = shape.tokens();
   Saved saved;
+  saved.norm1 = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
+  saved.norm2 = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
   saved.qkv = memory.place(facts_.dtype, {N, a.qkv_width()});
   saved.attention = memory.place(facts_.dtype, {N, a.H * a.D});
   saved.lse = memory.place(accumulator_of(facts_.dtype), {a.B, a.H, a.T});
   saved.residual = memory.place(facts_.dtype, {N, facts_.C});
   if (!facts_.recompute_wide) saved.wide = memory.place(facts_.dtype, {N, facts_.mlp.up_width(facts_.F)});
-  if (block_.post_attention_norm) saved.branch1 = memory.place(facts_.dtype, {N, facts_.C});
-  if (block_.post_mlp_norm) saved.branch2 = memory.place(facts_.dtype, {N, facts_.C});
+  if (block_.post_attention_norm) {
+    saved.branch1 = memory.place(facts_.dtype, {N, facts_.C});
+    saved.branch1_norm = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
+  }
+  if (block_.post_mlp_norm) {
+    saved.branch2 = memory.place(facts_.dtype, {N, facts_.C});
+    saved.branch2_norm = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
+  }
   return saved;
 }
 
@@ -76,8 +79,7 @@ TransformerBlock::Workspace TransformerBlock::place_workspace(MemoryLayout& memo
   const std::int64_t N = shape.tokens();
   const DType acc = accumulator_of(facts_.dtype);
   Workspace w;
-  w.normed = memory.place(facts_.dtype, {N, facts_.C});
-  w.norm = place_norm_statistics(memory, facts_.norm, N, facts_.dtype);
+  if (phase == Phase::forward || facts_.recompute_wide) w.normed = memory.place(facts_.dtype, {N, facts_.C});
   w.activated = memory.place(facts_.dtype, {N, facts_.F});
   w.attention = memory.place(DType::u8, {attention_workspace_bytes(a, facts_.dtype, phase, facts_.threads)});
   if (has_head_norms()) {
@@ -141,7 +143,7 @@ std::int64_t TransformerBlock::library_bytes(const BatchShape& shape) const {
 Tensor TransformerBlock::turn_heads(const Pass& pass, const Saved& saved, const Workspace& w) const {
   const AttentionShape& a = pass.shape;
   if (!has_head_norms()) return saved.qkv;
-  copy(saved.qkv, w.turned);
+  kernels::copy(w.turned.data, saved.qkv.data, saved.qkv.bytes());
   Tensor rstd = w.heads_rstd;
   const auto norm_heads = [&](Slot slot, std::int64_t first, std::int64_t count) {
     heads_norm_forward(facts_.norm, {first, count, a.D}, saved.qkv, pass.parameters[slot.weight], w.turned, rstd);
@@ -185,30 +187,27 @@ bool TransformerBlock::adds_directly(const Batch& batch, Slot norm) const {
   return !norm && !is_active(dropout_of(batch, facts_.residual_dropout, 0));
 }
 
-// residual += dropout(norm(before)); without a norm, what the branch gave is in w.branch already.
-void TransformerBlock::add_branch(const Pass& pass, const Workspace& w, Slot norm, const Tensor& before,
-                                  std::uint64_t stream, const Tensor& residual) const {
-  if (norm) norm_forward(facts_.norm, before, pass.norm(norm), w.branch, w.norm);
-  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, stream);
+// sum = residual + dropout(norm(before)); without a norm, what the branch gave is in w.branch already.
+void TransformerBlock::add_branch(const Pass& pass, const Workspace& w, const Branch& branch, const Tensor& residual,
+                                  const Tensor& sum) const {
+  if (branch.norm) {
+    norm_forward(facts_.norm, branch.before, pass.norm(branch.norm), w.branch, branch.statistics);
+  }
+  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, branch.stream);
   if (is_active(dropout)) apply_dropout(dropout, pass.batch.shape, w.branch, w.branch);
-  add(w.branch, residual);
+  add(w.branch, residual, sum);
 }
 
 // From the gradient of the residual to that of what the branch gave.
 Tensor TransformerBlock::branch_gradient(const Pass& pass, const BackwardArguments& arguments, const Workspace& w,
-                                         Slot norm, const Tensor& before, std::uint64_t stream,
-                                         const Tensor& gradient) const {
-  if (adds_directly(pass.batch, norm)) return gradient;
-  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, stream);
-  if (is_active(dropout)) {
-    apply_dropout(dropout, pass.batch.shape, gradient, w.branch);
-  } else {
-    copy(gradient, w.branch);
-  }
-  if (norm) {
-    norm_forward(facts_.norm, before, pass.norm(norm), w.normed, w.norm);  // for its statistics
-    norm_backward(facts_.norm, before, pass.norm(norm), w.norm, w.branch, w.branch, false,
-                  norm_gradients(arguments.gradients, norm));
+                                         const Branch& branch, const Tensor& gradient) const {
+  if (adds_directly(pass.batch, branch.norm)) return gradient;
+  const kernels::Dropout dropout = dropout_of(pass.batch, facts_.residual_dropout, branch.stream);
+  const bool drops = is_active(dropout);
+  if (drops) apply_dropout(dropout, pass.batch.shape, gradient, w.branch);
+  if (branch.norm) {
+    norm_backward(facts_.norm, branch.before, pass.norm(branch.norm), branch.statistics, drops ? w.branch : gradient,
+                  {}, w.branch, norm_gradients(arguments.gradients, branch.norm));
   }
   return w.branch;
 }
@@ -224,30 +223,29 @@ void TransformerBlock::forward(const ForwardArguments& arguments) const {
   const Saved saved = place_saved(keep, batch.shape);
   const Tensor x = as_matrix(arguments.input[0], N, facts_.C);
   const Tensor y = as_matrix(arguments.output[0], N, facts_.C);
-  // Where a branch is written, and whether that is the residual itself.
-  const auto target = [&](Slot norm, const Tensor& before, const Tensor& residual) {
-    return adds_directly(batch, norm) ? residual : norm ? before : w.branch;
+  // Where a branch is written, and whether that is the new residual already, with the old one added.
+  const auto target = [&](const Branch& branch, const Tensor& sum) {
+    return adds_directly(batch, branch.norm) ? sum : branch.norm ? branch.before : w.branch;
   };
 
-  norm_forward(facts_.norm, x, pass.norm(block_.norm1), w.normed, w.norm);
+  norm_forward(facts_.norm, x, pass.norm(block_.norm1), w.normed, saved.norm1);
   linear_forward(w.normed, pass.linear(block_.qkv), saved.qkv);
   if (!has_head_norms() && block_.rope.table != nullptr) {
     rope_forward(saved.qkv, a.H + a.K, a.D, batch.positions, block_.rope.of(batch));
   }
   attend(pass, turn_heads(pass, saved, w), arguments.caches, saved, w);
-  copy(x, saved.residual);
-  const bool direct1 = adds_directly(batch, block_.post_attention_norm);
-  linear_forward(saved.attention, pass.linear(block_.attention_output),
-                 target(block_.post_attention_norm, saved.branch1, saved.residual), direct1);
-  if (!direct1) add_branch(pass, w, block_.post_attention_norm, saved.branch1, branch1_stream_, saved.residual);
+  const Branch attention = branch1(saved), mlp = branch2(saved);
+  const bool direct1 = adds_directly(batch, attention.norm);
+  linear_forward(saved.attention, pass.linear(block_.attention_output), target(attention, saved.residual),
+                 direct1 ? x : Tensor());
+  if (!direct1) add_branch(pass, w, attention, x, saved.residual);
 
-  norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
-  copy(saved.residual, y);
-  const bool direct2 = adds_directly(batch, block_.post_mlp_norm);
+  norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, saved.norm2);
+  const bool direct2 = adds_directly(batch, mlp.norm);
   mlp_forward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)},
-              facts_.recompute_wide ? w.wide : saved.wide, w.activated, target(block_.post_mlp_norm, saved.branch2, y),
-              direct2);
-  if (!direct2) add_branch(pass, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, y);
+              facts_.recompute_wide ? w.wide : saved.wide, w.activated, target(mlp, y),
+              direct2 ? saved.residual : Tensor());
+  if (!direct2) add_branch(pass, w, mlp, saved.residual, y);
 }
 
 void TransformerBlock::backward(const BackwardArguments& arguments) const {
@@ -257,25 +255,28 @@ void TransformerBlock::backward(const BackwardArguments& arguments) const {
   const Workspace w = place_workspace(scratch, Phase::backward, batch.shape);
   MemoryLayout kept(const_cast<std::byte*>(arguments.saved));  // only read
   const Saved saved = place_saved(kept, batch.shape);
-  copy(arguments.grad_output[0], arguments.grad_input[0]);
   backward_mlp(pass, arguments, saved, w);
   backward_attention(pass, arguments, saved, w);
 }
 
-// grad_input holds the gradient of the block's output and becomes that of the residual after attention.
+// grad_input becomes the gradient of the residual after attention.
 void TransformerBlock::backward_mlp(const Pass& pass, const BackwardArguments& arguments, const Saved& saved,
                                     const Workspace& w) const {
   const auto& g = arguments.gradients;
+  const LinearWeights up = pass.linear(block_.mlp_up);
+  const Tensor dy = as_matrix(arguments.grad_output[0], pass.N, facts_.C);
   const Tensor dx = as_matrix(arguments.grad_input[0], pass.N, facts_.C);
-  const Tensor dbranch = branch_gradient(pass, arguments, w, block_.post_mlp_norm, saved.branch2, branch2_stream_, dx);
-  norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, w.norm);
-  if (facts_.recompute_wide) linear_forward(w.normed, pass.linear(block_.mlp_up), w.wide);
-  const Tensor& wide = facts_.recompute_wide ? w.wide : saved.wide;
-  mlp_backward(facts_.mlp, w.normed, {pass.linear(block_.mlp_up), pass.linear(block_.mlp_down)}, wide, dbranch,
-               w.activated, w.dwide, w.dnormed,
-               {Pass::gradients(g, block_.mlp_up), Pass::gradients(g, block_.mlp_down)});
-  norm_backward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.norm, w.dnormed, dx, true,
-                norm_gradients(g, block_.norm2));
+  const Tensor dbranch = branch_gradient(pass, arguments, w, branch2(saved), dy);
+  if (facts_.recompute_wide) {
+    norm_forward(facts_.norm, saved.residual, pass.norm(block_.norm2), w.normed, saved.norm2);
+    linear_forward(w.normed, up, w.wide);
+  }
+  mlp_backward(facts_.mlp, {up, pass.linear(block_.mlp_down)}, facts_.recompute_wide ? w.wide : saved.wide, dbranch,
+               w.activated, w.dwide, w.dnormed, Pass::gradients(g, block_.mlp_down));
+  const Tensor& normed = w.dnormed;  // becomes that
+  norm_backward(facts_.norm, saved.residual, pass.norm(block_.norm2), saved.norm2, w.dnormed, dy, dx,
+                norm_gradients(g, block_.norm2), normed);
+  linear_backward_weight(w.dwide, normed, up, Pass::gradients(g, block_.mlp_up));
 }
 
 // grad_input holds the gradient of the residual after attention and becomes that of the block's input.
@@ -285,19 +286,19 @@ void TransformerBlock::backward_attention(const Pass& pass, const BackwardArgume
   const Batch& batch = pass.batch;
   const Tensor x = as_matrix(arguments.input[0], pass.N, facts_.C);
   const Tensor dx = as_matrix(arguments.grad_input[0], pass.N, facts_.C);
-  const Tensor dbranch =
-      branch_gradient(pass, arguments, w, block_.post_attention_norm, saved.branch1, branch1_stream_, dx);
-  const LinearWeights projection = pass.linear(block_.attention_output);
+  const Tensor dbranch = branch_gradient(pass, arguments, w, branch1(saved), dx);
+  const LinearWeights projection = pass.linear(block_.attention_output), qkv = pass.linear(block_.qkv);
   linear_backward_weight(dbranch, saved.attention, projection, Pass::gradients(g, block_.attention_output));
   linear_backward_input(dbranch, projection, w.dattention);
   attention_backward(pass.shape, dropout_of(batch, facts_.attention_dropout, attention_stream_),
                      turn_heads(pass, saved, w), starts_of(batch, w), saved.attention, saved.lse, w.dattention, w.dqkv,
                      w.attention);
   backward_heads(pass, arguments, saved, w);
-  norm_forward(facts_.norm, x, pass.norm(block_.norm1), w.normed, w.norm);
-  linear_backward_weight(w.dqkv, w.normed, pass.linear(block_.qkv), Pass::gradients(g, block_.qkv));
-  linear_backward_input(w.dqkv, pass.linear(block_.qkv), w.dnormed);
-  norm_backward(facts_.norm, x, pass.norm(block_.norm1), w.norm, w.dnormed, dx, true, norm_gradients(g, block_.norm1));
+  linear_backward_input(w.dqkv, qkv, w.dnormed);
+  const Tensor& normed = w.dnormed;  // becomes that
+  norm_backward(facts_.norm, x, pass.norm(block_.norm1), saved.norm1, w.dnormed, dx, dx,
+                norm_gradients(g, block_.norm1), normed);
+  linear_backward_weight(w.dqkv, normed, qkv, Pass::gradients(g, block_.qkv));
 }
 
 // w.dqkv, from the gradient of what attention reads to that of the projection. turn_heads() has left the norms' rstd.

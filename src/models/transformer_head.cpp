@@ -84,7 +84,7 @@ void TransformerHead::loss(const LossArguments& arguments) const {
   const Tensor& dnormed = dx;  // the norm's backward works in place
   loss_head_backward(shape, w.normed, p[matrix_], batch.labels, arguments.grad_scale, dnormed,
                      arguments.gradients[matrix_], arguments.sum, w.head);
-  norm_backward(facts_.norm, x, norm, w.norm, dnormed, dx, false, norm_gradients(arguments.gradients, norm_));
+  norm_backward(facts_.norm, x, norm, w.norm, dnormed, {}, dx, norm_gradients(arguments.gradients, norm_));
 }
 
 void TransformerHead::logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions,

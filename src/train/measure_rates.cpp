@@ -60,7 +60,7 @@ std::vector<T> some_values(std::int64_t count) {
 template <class T>
 struct Product {
   explicit Product(std::int64_t n, std::int64_t k) : n(n), k(k) {}
-  void run() { kernels::gemm(false, true, kRows, n, k, a.data(), k, b.data(), k, c.data(), n, false); }
+  void run() { kernels::gemm(false, true, kRows, n, k, a.data(), k, b.data(), k, c.data(), n); }
   double flops() const { return 2.0 * static_cast<double>(kRows * n * k); }
 
   static constexpr std::int64_t kRows = 1024;  // tokens

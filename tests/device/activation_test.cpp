@@ -31,15 +31,19 @@ TEST_F(DeviceActivation, GatesAreThoseOfTheFormula) {
           const Arrays<T> written = same_anywhere([&](std::int64_t shift) {
             const Shifted<T> on_gate_up(gate_up, shift), on_dy(dy, shift), on_y(N * F, shift), on_dx(N * 2 * F, shift);
             table<T>().glu_forward(activation, N, F, on_gate_up, on_y);
-            table<T>().glu_backward(activation, N, F, on_gate_up, on_dy, on_dx);
-            return Arrays<T>{on_y.host(), on_dx.host()};
+            table<T>().glu_backward(activation, N, F, on_gate_up, on_dy, on_dx, nullptr);
+            const auto dx = on_dx.host();
+            table<T>().glu_backward(activation, N, F, on_gate_up, on_dy, on_dx, on_dy);
+            EXPECT_TRUE(same_bits(on_dx.host(), dx) && same_bits(on_dy.host(), on_y.host())) << "with the output";
+            return Arrays<T>{on_y.host(), dx};
           });
           return std::pair(written[0], written[1]);
         }();
         std::vector<double> expected_y(N * F), expected_dx(N * 2 * F);
         const Table<double>& reference = table<double>(level());
         reference.glu_forward(activation, N, F, widened(gate_up).data(), expected_y.data());
-        reference.glu_backward(activation, N, F, widened(gate_up).data(), widened(dy).data(), expected_dx.data());
+        reference.glu_backward(activation, N, F, widened(gate_up).data(), widened(dy).data(), expected_dx.data(),
+                               nullptr);
         EXPECT_LE(relative_error(y, expected_y), kTolerance<T>);
         EXPECT_LE(relative_error(dgate_up, expected_dx), kTolerance<T>);
       }
@@ -58,13 +62,16 @@ TEST_F(DeviceActivation, AloneTheyAreThoseOfTheFormula) {
         const Arrays<T> written = same_anywhere([&](std::int64_t shift) {
           const Shifted<T> on_x(x, shift), on_y(n, shift), dx_for_dy(dy, shift);
           table<T>().activation_forward(activation, n, on_x, on_y);
-          table<T>().activation_backward(activation, n, on_x, dx_for_dy, dx_for_dy);
+          const Shifted<T> y_for_dy(dy, shift), on_dx(n, shift);
+          table<T>().activation_backward(activation, n, on_x, dx_for_dy, dx_for_dy, nullptr);
+          table<T>().activation_backward(activation, n, on_x, y_for_dy, on_dx, y_for_dy);
+          EXPECT_TRUE(same_bits(on_dx.host(), dx_for_dy.host()) && same_bits(y_for_dy.host(), on_y.host()));
           return Arrays<T>{on_y.host(), dx_for_dy.host()};
         });
         std::vector<double> expected_y(n), expected_dx(n);
         table<double>(level()).activation_forward(activation, n, widened(x).data(), expected_y.data());
         table<double>(level()).activation_backward(activation, n, widened(x).data(), widened(dy).data(),
-                                                   expected_dx.data());
+                                                   expected_dx.data(), nullptr);
         EXPECT_LE(relative_error(written[0], expected_y), kTolerance<T>);
         EXPECT_LE(relative_error(written[1], expected_dx), kTolerance<T>);
       }
@@ -81,10 +88,10 @@ TEST_F(DeviceActivation, TheyHoldAtTheEndsOfTheRange) {
     SCOPED_TRACE(static_cast<int>(activation));
     const Shifted<float> on_x(x, 0), dy(ones, 0), on_y(n, 0), on_dx(n, 0);
     table<float>().activation_forward(activation, n, on_x, on_y);
-    table<float>().activation_backward(activation, n, on_x, dy, on_dx);
+    table<float>().activation_backward(activation, n, on_x, dy, on_dx, nullptr);
     std::vector<float> y(n), dx(n);
     table<float>(level()).activation_forward(activation, n, x.data(), y.data());
-    table<float>(level()).activation_backward(activation, n, x.data(), ones.data(), dx.data());
+    table<float>(level()).activation_backward(activation, n, x.data(), ones.data(), dx.data(), nullptr);
     const auto device_y = on_y.host(), device_dx = on_dx.host();
     for (std::int64_t i = 0; i < n; ++i) {
       SCOPED_TRACE(x[i]);

@@ -32,13 +32,20 @@ void compare(Function product, bool a_transposed, bool b_transposed, std::int64_
   EXPECT_LE(relative_error(on_c.host(), expected), kTolerance<C>);
 }
 
+// gemm, adding in place.
+template <class T>
+void in_place(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+              std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add) {
+  gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add ? c : nullptr);
+}
+
 template <class T>
 void compare_all(Numbers& numbers) {
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {
       for (const bool add : {false, true}) {
         for (const std::int64_t k : {1, 24, 200}) {
-          compare<T, T>(gemm<T>, a_transposed, b_transposed, 40, 72, k, add, numbers);
+          compare<T, T>(in_place<T>, a_transposed, b_transposed, 40, 72, k, add, numbers);
           compare<T, float>(gemm_unrounded<T>, a_transposed, b_transposed, 33, 7, k, add, numbers);
         }
       }
@@ -57,10 +64,51 @@ TEST_F(DeviceGemm, HasTheProductsOfTheFormula) {
 TEST_F(DeviceGemm, NothingToSumIsZeroOrWhatWasThere) {
   const std::vector<float> before(6, 3.0f);
   const DeviceArray<float> c(before), none(std::int64_t{1});
-  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, true);
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, c.data());
   EXPECT_EQ(c.host(), before);
-  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, false);
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3);
   EXPECT_EQ(c.host(), std::vector<float>(6, 0.0f));
+  const DeviceArray<float> bias(std::vector<float>{1, 2, 3}), elsewhere(before);
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, elsewhere.data());
+  EXPECT_EQ(c.host(), before);
+  gemm<float>(false, false, 2, 3, 0, none.data(), 1, none.data(), 3, c.data(), 3, elsewhere.data(), bias.data());
+  EXPECT_EQ(c.host(), (std::vector<float>{4, 5, 6, 4, 5, 6}));
+}
+
+template <class T>
+void compare_addends(Numbers& numbers, std::int64_t m, std::int64_t n, std::int64_t k) {
+  const auto a = numbers.normal<T>(m * k), b = numbers.normal<T>(n * k), addend = numbers.normal<T>(m * n),
+             bias = numbers.normal<T>(n);
+  const DeviceArray<T> on_a(a), on_b(b), on_addend(addend), on_bias(bias);
+  for (const bool adds : {false, true}) {
+    for (const bool has_bias : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << m << "x" << n << "x" << k << (adds ? " addend" : "")
+                                        << (has_bias ? " bias" : ""));
+      const DeviceArray<T> c(m * n);
+      gemm(false, true, m, n, k, on_a.data(), k, on_b.data(), k, c.data(), n, adds ? on_addend.data() : nullptr,
+           has_bias ? on_bias.data() : nullptr);
+      std::vector<double> expected;
+      for (std::int64_t e = 0; e < m * n; ++e) {
+        double sum =
+            (adds ? static_cast<double>(addend[e]) : 0.0) + (has_bias ? static_cast<double>(bias[e % n]) : 0.0);
+        for (std::int64_t l = 0; l < k; ++l) {
+          sum += static_cast<double>(a[e / n * k + l]) * static_cast<double>(b[e % n * k + l]);
+        }
+        expected.push_back(sum);
+      }
+      EXPECT_LE(relative_error(c.host(), expected), kTolerance<T>);
+    }
+  }
+}
+
+TEST_F(DeviceGemm, AddsWhatLiesElsewhereAndABias) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{64, 96, 128}, {33, 7, 5}, {5, 768, 40}, {1, 1, 1}}) {
+    compare_addends<float>(numbers, m, n, k);
+    compare_addends<bfloat16>(numbers, m, n, k);
+    compare_addends<float16>(numbers, m, n, k);
+  }
 }
 
 }  // namespace

@@ -53,20 +53,23 @@ TEST_F(DeviceLayerNorm, GradientsAreThoseOfTheFormula) {
         const DeviceArray<float> on_mean(std::vector<float>(mean.begin(), mean.end()));
         const DeviceArray<float> on_rstd(std::vector<float>(rstd.begin(), rstd.end()));
         const auto written = same_anywhere([&](std::int64_t shift) {
-          const Shifted<T> on_x(x, shift), on_w(w, shift), on_dy(dy, shift);
+          const Shifted<T> on_x(x, shift), on_w(w, shift), on_b(b, shift), on_dy(dy, shift);
           const auto target = [&](const std::vector<T>& before) {
             return add ? Shifted<T>(before, shift) : Shifted<T>(std::ssize(before), shift);
           };
-          const Shifted<T> on_dx = target(dx), on_dw = target(dw), on_db = target(b), alone = target(dx);
-          table<T>().layernorm_backward(N, C, on_x, on_w, on_mean, on_rstd, on_dy, on_dx, add, on_dw, add, on_db, add);
-          table<T>().layernorm_backward(N, C, on_x, on_w, on_mean, on_rstd, on_dy, alone, add, nullptr, false, nullptr,
-                                        false);
+          const Shifted<T> on_dx = target(dx), on_dw = target(dw), on_db = target(b), alone(N * C, shift);
+          const Shifted<T> addend(dx, shift);
+          table<T>().layernorm_backward(N, C, on_x, on_w, nullptr, on_mean, on_rstd, on_dy,
+                                        add ? on_dx.data() : nullptr, on_dx, on_dw, add, on_db, add, nullptr);
+          table<T>().layernorm_backward(N, C, on_x, on_w, on_b, on_mean, on_rstd, on_dy, add ? addend.data() : nullptr,
+                                        alone, nullptr, false, nullptr, false, on_dy);
+          EXPECT_LE(relative_error(on_dy.host(), y), kTolerance<T>);
           return std::vector<std::vector<T>>{on_dx.host(), on_dw.host(), on_db.host(), alone.host()};
         });
         std::vector<double> expected_dx = widened(dx), expected_dw = widened(dw), expected_db = widened(b);
-        reference.layernorm_backward(N, C, widened(x).data(), widened(w).data(), mean.data(), rstd.data(),
-                                     widened(dy).data(), expected_dx.data(), add, expected_dw.data(), add,
-                                     expected_db.data(), add);
+        reference.layernorm_backward(N, C, widened(x).data(), widened(w).data(), nullptr, mean.data(), rstd.data(),
+                                     widened(dy).data(), add ? expected_dx.data() : nullptr, expected_dx.data(),
+                                     expected_dw.data(), add, expected_db.data(), add, nullptr);
         EXPECT_LE(relative_error(written[0], expected_dx), kTolerance<T>);
         EXPECT_LE(relative_error(written[1], expected_dw), kTolerance<T>);
         EXPECT_LE(relative_error(written[2], expected_db), kTolerance<T>);

@@ -73,12 +73,18 @@ TEST_F(DeviceRmsNorm, GradientsAreThoseOfTheFormula) {
         const auto written = same_anywhere([&](std::int64_t shift) {
           const Shifted<T> on_x(x, shift), on_w(w, shift), on_dy(dy, shift), on_dx(dx, shift);
           const Shifted<T> on_dw = add ? Shifted<T>(dw, shift) : Shifted<T>(s.C, shift);
-          table<T>().rmsnorm_backward(s, on_x, on_w, on_rstd, on_dy, on_dx, add, on_dw, add);
+          table<T>().rmsnorm_backward(s, on_x, on_w, on_rstd, on_dy, add ? on_dx.data() : nullptr, on_dx, on_dw, add,
+                                      on_dy);
+          const Shifted<T> on_y(size, shift);
+          const DeviceArray<float> again(runs);
+          table<T>().rmsnorm_forward(s, on_x, on_w, 1e-5, on_y, again);
+          EXPECT_LE(relative_error(runs_of(s, on_dy.host()), runs_of(s, widened(on_y.host()))), kTolerance<T>);
           return std::vector<std::vector<T>>{runs_of(s, on_dx.host()), on_dw.host()};
         });
         std::vector<double> expected_dx = widened(dx), expected_dw = widened(dw);
         reference.rmsnorm_backward(s, widened(x).data(), widened(w).data(), rstd.data(), widened(dy).data(),
-                                   expected_dx.data(), add, expected_dw.data(), add);
+                                   add ? expected_dx.data() : nullptr, expected_dx.data(), expected_dw.data(), add,
+                                   nullptr);
         EXPECT_LE(relative_error(written[0], runs_of(s, expected_dx)), kTolerance<T>);
         EXPECT_LE(relative_error(written[1], expected_dw), kTolerance<T>);
       }
@@ -111,8 +117,8 @@ TEST_F(DeviceRmsNorm, WithoutAWeightGradientTheInputsIsTheSame) {
   const DeviceArray<bfloat16> on_x(x), w(numbers.normal<bfloat16>(s.C)), on_dy(dy), dw(s.C);
   const DeviceArray<bfloat16> with(s.N * s.C), without(s.N * s.C);
   const DeviceArray<float> rstd(std::vector<float>(s.N, 0.9f));
-  table<bfloat16>().rmsnorm_backward(s, on_x, w, rstd, on_dy, with, false, dw, false);
-  table<bfloat16>().rmsnorm_backward(s, on_x, w, rstd, on_dy, without, false, nullptr, false);
+  table<bfloat16>().rmsnorm_backward(s, on_x, w, rstd, on_dy, nullptr, with, dw, false, nullptr);
+  table<bfloat16>().rmsnorm_backward(s, on_x, w, rstd, on_dy, nullptr, without, nullptr, false, nullptr);
   EXPECT_TRUE(same_bits(with.host(), without.host()));
   EXPECT_FALSE(std::isnan(static_cast<float>(without.host()[0])));
 }

@@ -107,13 +107,14 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
   std::vector<Acc> rstd(N * H), mean(N);
   for (const NormShape& shape : {NormShape{N, C}, NormShape{N, D, H, C, true}}) {
     k.rmsnorm_forward(shape, x.data(), w.data(), 1e-5, y.data(), rstd.data());
-    k.rmsnorm_backward(shape, x.data(), w.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(), false);
+    k.rmsnorm_backward(shape, x.data(), w.data(), rstd.data(), dy.data(), nullptr, dx.data(), dw.data(), false,
+                       nullptr);
     keep(y), keep(dx), keep(dw);
   }
   auto db = dw;
   k.layernorm_forward(N, C, x.data(), w.data(), x.data(), 1e-5, y.data(), mean.data(), rstd.data());
-  k.layernorm_backward(N, C, x.data(), w.data(), mean.data(), rstd.data(), dy.data(), dx.data(), false, dw.data(),
-                       false, db.data(), false);
+  k.layernorm_backward(N, C, x.data(), w.data(), nullptr, mean.data(), rstd.data(), dy.data(), nullptr, dx.data(),
+                       dw.data(), false, db.data(), false, nullptr);
   keep(y), keep(dx), keep(dw), keep(db);
   const std::vector<std::uint64_t> keys{numbers.seed(), 1};
   const Dropout dropout{0.3, keys.data(), 7};
@@ -123,10 +124,10 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
   std::vector<T> dwide(N * 2 * C);
   for (const Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::relu}) {
     k.glu_forward(activation, N, C, wide.data(), y.data());
-    k.glu_backward(activation, N, C, wide.data(), dy.data(), dwide.data());
+    k.glu_backward(activation, N, C, wide.data(), dy.data(), dwide.data(), nullptr);
     keep(y), keep(dwide);
     k.activation_forward(activation, N * C, x.data(), y.data());
-    k.activation_backward(activation, N * C, x.data(), dy.data(), dx.data());
+    k.activation_backward(activation, N * C, x.data(), dy.data(), dx.data(), nullptr);
     keep(y), keep(dx);
   }
   auto qkv = numbers.normal<T>(N * (H + 2 * K) * D);

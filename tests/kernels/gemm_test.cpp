@@ -63,12 +63,19 @@ void check_products(Gemm gemm, double bound, int products = 150, std::int64_t la
   }
 }
 
+// gemm, adding in place.
+template <class T>
+void in_place(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+              std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add) {
+  gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add ? c : nullptr);
+}
+
 TEST(Gemm, EqualsThePlainSum) {
-  check_products<float, float>(gemm<float>, 2e-6);
-  check_products<double, double>(gemm<double>, 1e-14);
-  check_products<bfloat16, bfloat16>(gemm<bfloat16>, 0.004);         // rounded once, to half of 2^-8
-  check_products<float16, float16>(gemm<float16>, 0.0005);           // to half of 2^-10
-  check_products<float16, float16>(gemm<float16>, 0.0005, 20, 700);  // of several tiles
+  check_products<float, float>(in_place<float>, 2e-6);
+  check_products<double, double>(in_place<double>, 1e-14);
+  check_products<bfloat16, bfloat16>(in_place<bfloat16>, 0.004);         // rounded once, to half of 2^-8
+  check_products<float16, float16>(in_place<float16>, 0.0005);           // to half of 2^-10
+  check_products<float16, float16>(in_place<float16>, 0.0005, 20, 700);  // of several tiles
 }
 
 TEST(Gemm, UnroundedKeepsFloatSums) {
@@ -109,16 +116,48 @@ void check_places(Gemm gemm) {
 }
 
 TEST(Gemm, BitsDoNotDependOnWhereTheMemoryLies) {
-  check_places<float, float>(gemm<float>);
-  check_places<bfloat16, bfloat16>(gemm<bfloat16>);
+  check_places<float, float>(in_place<float>);
+  check_places<bfloat16, bfloat16>(in_place<bfloat16>);
   check_places<bfloat16, float>(gemm_unrounded<bfloat16>);
-  check_places<float16, float16>(gemm<float16>);
+  check_places<float16, float16>(in_place<float16>);
   check_places<float16, float>(gemm_unrounded<float16>);
+}
+
+template <class T>
+void check_addends(double bound) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t m = 37, n = 300, k = 20;
+  const auto a = numbers.normal<T>(m * k), b = numbers.normal<T>(k * n);
+  for (const bool adds : {false, true}) {
+    for (const bool has_bias : {false, true}) {
+      const auto addend = numbers.normal<T>(m * n), bias = numbers.normal<T>(n);
+      std::vector<T> c(m * n, T(1e4f));
+      gemm(false, false, m, n, k, a.data(), k, b.data(), n, c.data(), n, adds ? addend.data() : nullptr,
+           has_bias ? bias.data() : nullptr);
+      for (std::int64_t e = 0; e < m * n; ++e) {
+        double expected = adds ? static_cast<double>(addend[e]) : 0.0;
+        if (has_bias) expected += static_cast<double>(bias[e % n]);
+        for (std::int64_t l = 0; l < k; ++l) {
+          expected += static_cast<double>(a[e / n * k + l]) * static_cast<double>(b[l * n + e % n]);
+        }
+        ASSERT_NEAR(static_cast<double>(c[e]), expected, bound * (std::abs(expected) + std::sqrt(k)))
+            << (adds ? "addend " : "") << (has_bias ? "bias" : "");
+      }
+    }
+  }
+}
+
+TEST(Gemm, AddsWhatLiesElsewhereAndABias) {
+  check_addends<float>(2e-6);
+  check_addends<double>(1e-14);
+  check_addends<bfloat16>(0.008);  // rounded twice
+  check_addends<float16>(0.001);
 }
 
 TEST(Gemm, RefusesSizesBeyondTheLibrarysIntegers) {
   float x = 0;
-  EXPECT_ANY_THROW(gemm<float>(false, false, std::int64_t{1} << 31, 1, 1, &x, 1, &x, 1, &x, 1, false));
+  EXPECT_ANY_THROW(gemm<float>(false, false, std::int64_t{1} << 31, 1, 1, &x, 1, &x, 1, &x, 1));
 }
 
 // Ranks are threads of one process in tests: what one sets must not change the others.
@@ -132,7 +171,7 @@ TEST(Gemm, ThreadsAreCountedForEachCallingThread) {
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(num_threads(), 2);
   std::vector<float> a(64 * 64, 1.0f), c(64 * 64);
-  gemm<float>(false, false, 64, 64, 64, a.data(), 64, a.data(), 64, c.data(), 64, false);
+  gemm<float>(false, false, 64, 64, 64, a.data(), 64, a.data(), 64, c.data(), 64);
   EXPECT_EQ(num_threads(), 2) << "a product changed the number of threads";
   EXPECT_ANY_THROW(set_num_threads(0));
 }

@@ -99,7 +99,7 @@ TYPED_TEST(SixteenBits, ProductsAddUpInFloat) {
   const std::vector<T> a(m * kOnes, T(1.0f)), b(n * kOnes, T(1.0f));
   std::vector<T> c(m * n);
   std::vector<float> unrounded(m * n);
-  gemm(false, true, m, n, kOnes, a.data(), kOnes, b.data(), kOnes, c.data(), n, false);
+  gemm(false, true, m, n, kOnes, a.data(), kOnes, b.data(), kOnes, c.data(), n);
   gemm_unrounded(false, true, m, n, kOnes, a.data(), kOnes, b.data(), kOnes, unrounded.data(), n, false);
   for (std::int64_t i = 0; i < m * n; ++i) {
     EXPECT_EQ(static_cast<float>(c[i]), static_cast<float>(kOnes));
@@ -112,13 +112,13 @@ TEST(Fp16, ProductsTakeSubnormalsAndOverflowToInfinity) {
   constexpr std::int64_t n = 33;
   const std::vector<float16> tiny(n * n, float16(0x1p-24f)), large(n * n, float16(16384.0f));
   std::vector<float16> c(n * n);
-  gemm(false, false, n, n, n, tiny.data(), n, large.data(), n, c.data(), n, false);
+  gemm(false, false, n, n, n, tiny.data(), n, large.data(), n, c.data(), n);
   EXPECT_EQ(static_cast<float>(c[n + 1]), n * 0x1p-10f);
-  gemm(false, false, n, n, n, tiny.data(), n, std::vector<float16>(n * n, float16(1.0f)).data(), n, c.data(), n, false);
+  gemm(false, false, n, n, n, tiny.data(), n, std::vector<float16>(n * n, float16(1.0f)).data(), n, c.data(), n);
   EXPECT_EQ(static_cast<float>(c[n + 1]), n * 0x1p-24f);
-  gemm(false, false, n, n, n, large.data(), n, large.data(), n, c.data(), n, false);
+  gemm(false, false, n, n, n, large.data(), n, large.data(), n, c.data(), n);
   EXPECT_TRUE(std::isinf(static_cast<float>(c[n + 1])));
-  gemm(false, false, n, n, n, large.data(), n, tiny.data(), n, c.data(), n, true);
+  gemm(false, false, n, n, n, large.data(), n, tiny.data(), n, c.data(), n, c.data());
   EXPECT_TRUE(std::isinf(static_cast<float>(c[n + 1]))) << "infinity and a number";
 }
 

@@ -39,7 +39,7 @@ TEST_P(Layers, LinearWithBiasAndInputMajorWeights) {
     const Gradient y(expected.value, dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_),
         db(expected.gradients[2], dtype(), add, random_);
     const LinearWeights weights{bw.tensor(), bb.tensor(), true};
-    linear_forward(bx.tensor(), weights, y.tensor(), add);
+    linear_forward(bx.tensor(), weights, y.tensor(), add ? y.tensor() : Tensor());
     linear_backward_input(bdy.tensor(), weights, dx.tensor());
     linear_backward_weight(bdy.tensor(), bx.tensor(), weights, {dw.place(), db.place()});
     expect_near(y, expected.value, "y");
@@ -58,16 +58,17 @@ TEST_P(Layers, LayerNorm) {
     const Value w = normal({1, C}), b = normal({1, C}), dy = normal({N, C});
     const Norm norm{.eps = 1e-3, .centred = true};
     const Derivative expected = layernorm(x, w, b, norm.eps, dy);
-    const Buffer bx(x, dtype()), bw(w, dtype()), bb(b, dtype()), bdy(dy, dtype()), y(dy, dtype());
+    const Buffer bx(x, dtype()), bw(w, dtype()), bb(b, dtype()), bdy(dy, dtype()), y(dy, dtype()), again(dy, dtype());
     const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
     const Buffer mean(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
     const NormStatistics kept{rstd.tensor(), mean.tensor()};
     const Gradient dx(expected.gradients[0], dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_),
         db(expected.gradients[2], dtype(), add, random_);
     norm_forward(norm, bx.tensor(), {bw.tensor(), bb.tensor()}, y.tensor(), kept);
-    norm_backward(norm, bx.tensor(), {bw.tensor(), bb.tensor()}, kept, bdy.tensor(), dx.tensor(), add,
-                  {dw.place(), db.place()});
+    norm_backward(norm, bx.tensor(), {bw.tensor(), bb.tensor()}, kept, bdy.tensor(), add ? dx.tensor() : Tensor(),
+                  dx.tensor(), {dw.place(), db.place()}, again.tensor());
     expect_near(y.read(), expected.value, "y");
+    EXPECT_EQ(again.read().data, y.read().data) << "y once more";
     expect_near(dx, expected.gradients[0], "dx");
     expect_near(dw, expected.gradients[1], "dw");
     expect_near(db, expected.gradients[2], "db");
@@ -79,14 +80,15 @@ TEST_P(Layers, RmsNorm) {
     const std::int64_t N = c.inputs.shape.tokens(), C = c.config.hidden_size;
     const Value x = normal({N, C}), w = normal({1, C}), dy = normal({N, C});
     const Derivative expected = rmsnorm(x, w, 1e-3, dy);
-    const Buffer bx(x, dtype()), bw(w, dtype()), bdy(dy, dtype()), y(dy, dtype());
+    const Buffer bx(x, dtype()), bw(w, dtype()), bdy(dy, dtype()), y(dy, dtype()), again(dy, dtype());
     const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
     const Gradient dx(expected.gradients[0], dtype(), add, random_), dw(expected.gradients[1], dtype(), add, random_);
     const Norm norm{.eps = 1e-3};
     norm_forward(norm, bx.tensor(), {bw.tensor(), {}}, y.tensor(), {rstd.tensor(), {}});
-    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, bdy.tensor(), dx.tensor(), add,
-                  {dw.place(), {}});
+    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, bdy.tensor(), add ? dx.tensor() : Tensor(),
+                  dx.tensor(), {dw.place(), {}}, again.tensor());
     expect_near(y.read(), expected.value, "y");
+    EXPECT_EQ(again.read().data, y.read().data) << "y once more";
     expect_near(dx, expected.gradients[0], "dx");
     expect_near(dw, expected.gradients[1], "dw");
   });
@@ -102,8 +104,8 @@ TEST_P(Layers, RmsNormInPlace) {
     const Buffer rstd(Value{{N}, std::vector<double>(N)}, accumulator_of(dtype()));
     const Norm norm{.eps = 1e-5};
     norm_forward(norm, bx.tensor(), {bw.tensor(), {}}, y.tensor(), {rstd.tensor(), {}});
-    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, gradient.tensor(), gradient.tensor(),
-                  false, {{dw.tensor(), false}, {}});
+    norm_backward(norm, bx.tensor(), {bw.tensor(), {}}, {rstd.tensor(), {}}, gradient.tensor(), {}, gradient.tensor(),
+                  {{dw.tensor(), false}, {}});
     expect_near(gradient.read(), expected.gradients[0], "dx");
     expect_near(dw.read(), expected.gradients[1], "dw");
   });
@@ -162,9 +164,10 @@ TEST_P(Layers, Mlp) {
     const Gradient dup(expected.gradients[1], dtype(), add, random_);
     const Gradient ddown(expected.gradients[2], dtype(), add, random_);
     const MlpWeights w{{weights.tensor(), {}}, {weights_down.tensor(), {}}};
-    mlp_forward(kind, bx.tensor(), w, wide.tensor(), activated.tensor(), y.tensor(), add);
-    mlp_backward(kind, bx.tensor(), w, wide.tensor(), bdy.tensor(), activated.tensor(), dwide.tensor(), dx.tensor(),
-                 {{dup.place(), {}}, {ddown.place(), {}}});
+    mlp_forward(kind, bx.tensor(), w, wide.tensor(), activated.tensor(), y.tensor(), add ? y.tensor() : Tensor());
+    mlp_backward(kind, w, wide.tensor(), bdy.tensor(), activated.tensor(), dwide.tensor(), dx.tensor(),
+                 {ddown.place(), {}});
+    linear_backward_weight(dwide.tensor(), bx.tensor(), dup.place());
     expect_near(y, expected.value, "y");
     expect_near(dx.read(), expected.gradients[0], "dx");
     expect_near(dup, expected.gradients[1], "dup");

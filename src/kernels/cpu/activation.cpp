@@ -109,7 +109,7 @@ void gate_forward(int64_t N, int64_t width, const T* gate_up, T* y) {
 }
 
 template <class F, class T>
-void gate_backward(int64_t N, int64_t width, const T* gate_up, const T* dy, T* dgate_up) {
+void gate_backward(int64_t N, int64_t width, const T* gate_up, const T* dy, T* dgate_up, T* y) {
   parallel_ranges(N, N * width, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const T* gate = gate_up + n * 2 * width;
@@ -120,6 +120,7 @@ void gate_backward(int64_t N, int64_t width, const T* gate_up, const T* dy, T* d
         const auto d = load(dy + n * width + f, lanes);
         store(dgate + f, d * u * slope.derivative, lanes);
         store(dgate + width + f, d * slope.value, lanes);
+        if (y != nullptr) store(y + n * width + f, slope.value * u, lanes);
       });
     }
   });
@@ -134,11 +135,13 @@ void alone_forward(int64_t n, const T* x, T* y) {
 }
 
 template <class F, class T>
-void alone_backward(int64_t n, const T* x, const T* dy, T* dx) {
+void alone_backward(int64_t n, const T* x, const T* dy, T* dx, T* y) {
   parallel_elements(n, [=](int64_t begin, int64_t end) {
     for_each_vector<kLanesOf<T>>(end - begin, [=](int64_t i, auto lanes) {
       i += begin;
-      store(dx + i, load(dy + i, lanes) * F::slope(load(x + i, lanes)).derivative, lanes);
+      const auto slope = F::slope(load(x + i, lanes));
+      store(dx + i, load(dy + i, lanes) * slope.derivative, lanes);
+      if (y != nullptr) store(y + i, slope.value, lanes);
     });
   });
 }
@@ -151,8 +154,8 @@ void glu_forward(Activation activation, int64_t N, int64_t F, const T* gate_up, 
 }
 
 template <class T>
-void glu_backward(Activation activation, int64_t N, int64_t F, const T* gate_up, const T* dy, T* dgate_up) {
-  with(activation, [=]<class Kind>(Kind) { gate_backward<Kind>(N, F, gate_up, dy, dgate_up); });
+void glu_backward(Activation activation, int64_t N, int64_t F, const T* gate_up, const T* dy, T* dgate_up, T* y) {
+  with(activation, [=]<class Kind>(Kind) { gate_backward<Kind>(N, F, gate_up, dy, dgate_up, y); });
 }
 
 template <class T>
@@ -161,15 +164,15 @@ void activation_forward(Activation activation, int64_t n, const T* x, T* y) {
 }
 
 template <class T>
-void activation_backward(Activation activation, int64_t n, const T* x, const T* dy, T* dx) {
-  with(activation, [=]<class Kind>(Kind) { alone_backward<Kind>(n, x, dy, dx); });
+void activation_backward(Activation activation, int64_t n, const T* x, const T* dy, T* dx, T* y) {
+  with(activation, [=]<class Kind>(Kind) { alone_backward<Kind>(n, x, dy, dx, y); });
 }
 
-#define TRIREME_INSTANCES(T)                                                        \
-  template void glu_forward(Activation, int64_t, int64_t, const T*, T*);            \
-  template void glu_backward(Activation, int64_t, int64_t, const T*, const T*, T*); \
-  template void activation_forward(Activation, int64_t, const T*, T*);              \
-  template void activation_backward(Activation, int64_t, const T*, const T*, T*);
+#define TRIREME_INSTANCES(T)                                                            \
+  template void glu_forward(Activation, int64_t, int64_t, const T*, T*);                \
+  template void glu_backward(Activation, int64_t, int64_t, const T*, const T*, T*, T*); \
+  template void activation_forward(Activation, int64_t, const T*, T*);                  \
+  template void activation_backward(Activation, int64_t, const T*, const T*, T*, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

@@ -39,7 +39,8 @@ TRIREME_INLINE Moments<Acc<T>> moments_of(int64_t C, const T* x, double eps) {
 
 // dx = rstd * (g - mean(g) - normed * mean(g * normed)), g = dy * w, normed = (x - mean) * rstd.
 template <class T>
-TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Moments<Acc<T>> m, const T* dy, T* dx, bool add) {
+TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, const T* b, Moments<Acc<T>> m, const T* dy,
+                                   const T* addend, T* dx, T* y) {
   constexpr int kLanes = kLanesOf<T>;
   const auto means = splat(m.mean), scales = splat(m.rstd);
   VectorOf<T> sum = {}, products = {};
@@ -53,7 +54,8 @@ TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Moments<Ac
   for_each_vector<kLanes>(C, [&](int64_t c, auto lanes) {
     const auto normed = (load(x + c, lanes) - means) * scales;
     auto gradient = (multiply_add(normed, slope, load(dy + c, lanes) * load(w + c, lanes)) + shift) * scales;
-    if (add) gradient = gradient + load(dx + c, lanes);
+    if (addend != nullptr) gradient = gradient + load(addend + c, lanes);
+    if (y != nullptr) store(y + c, multiply_add(normed, load(w + c, lanes), load(b + c, lanes)), lanes);
     store(dx + c, gradient, lanes);
   });
 }
@@ -79,8 +81,9 @@ void layernorm_forward(int64_t N, int64_t C, const T* x, const T* w, const T* b,
 }
 
 template <class T>
-void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const Acc<T>* mean, const Acc<T>* rstd,
-                        const T* dy, T* dx, bool add_dx, T* dw, bool add_dw, T* db, bool add_db) {
+void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const T* b, const Acc<T>* mean,
+                        const Acc<T>* rstd, const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* db, bool add_db,
+                        T* y) {
   if (dw != nullptr) {
     sum_columns(N, C, dw, add_dw, [=](VectorOf<T> sum, int64_t n, int64_t c, auto lanes) {
       const auto normed = (load(x + n * C + c, lanes) - splat(mean[n])) * splat(rstd[n]);
@@ -90,15 +93,17 @@ void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const Acc<
   if (db != nullptr) bias_backward(N, C, dy, db, add_db);
   parallel_ranges(N, N * C, [=](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      input_gradient(C, x + n * C, w, Moments<Acc<T>>{mean[n], rstd[n]}, dy + n * C, dx + n * C, add_dx);
+      const int64_t at = n * C;
+      input_gradient(C, x + at, w, b, Moments<Acc<T>>{mean[n], rstd[n]}, dy + at,
+                     addend == nullptr ? nullptr : addend + at, dx + at, y == nullptr ? nullptr : y + at);
     }
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                                         \
-  template void layernorm_forward(int64_t, int64_t, const T*, const T*, const T*, double, T*, Acc<T>*, Acc<T>*);     \
-  template void layernorm_backward(int64_t, int64_t, const T*, const T*, const Acc<T>*, const Acc<T>*, const T*, T*, \
-                                   bool, T*, bool, T*, bool);
+#define TRIREME_INSTANCES(T)                                                                                     \
+  template void layernorm_forward(int64_t, int64_t, const T*, const T*, const T*, double, T*, Acc<T>*, Acc<T>*); \
+  template void layernorm_backward(int64_t, int64_t, const T*, const T*, const T*, const Acc<T>*, const Acc<T>*, \
+                                   const T*, const T*, T*, T*, bool, T*, bool, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

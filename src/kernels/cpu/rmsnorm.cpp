@@ -46,7 +46,8 @@ TRIREME_INLINE Acc<T> normalize(int64_t C, const T* x, const T* w, double eps, T
 }
 
 template <class W, class T>
-TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Acc<T> rstd, const T* dy, T* dx, bool add) {
+TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Acc<T> rstd, const T* dy, const T* addend, T* dx,
+                                   T* y) {
   constexpr int kLanes = kLanesOf<T>;
   VectorOf<T> products = {};
   for_each_vector<kLanes>(C, [&](int64_t c, auto lanes) {
@@ -57,7 +58,8 @@ TRIREME_INLINE void input_gradient(int64_t C, const T* x, const T* w, Acc<T> rst
   for_each_vector<kLanes>(C, [&](int64_t c, auto lanes) {
     auto gradient = load(dy + c, lanes) * W::of(w + c, lanes) * scale;
     gradient = multiply_add(load(x + c, lanes), slope, gradient);
-    if (add) gradient = gradient + load(dx + c, lanes);
+    if (addend != nullptr) gradient = gradient + load(addend + c, lanes);
+    if (y != nullptr) store(y + c, load(x + c, lanes) * scale * W::of(w + c, lanes), lanes);
     store(dx + c, gradient, lanes);
   });
 }
@@ -70,6 +72,11 @@ TRIREME_INLINE void weight_gradient(const NormShape& s, const T* x, const Acc<T>
     const int64_t at = offset(run) + c;
     return multiply_add(load(dy + at, lanes) * splat(rstd[run]), load(x + at, lanes), sum);
   });
+}
+
+template <class T>
+T* offset_of(T* array, int64_t at) {
+  return array == nullptr ? nullptr : array + at;
 }
 
 }  // namespace
@@ -86,8 +93,8 @@ void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps,
 }
 
 template <class T>
-void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const Acc<T>* rstd, const T* dy, T* dx,
-                      bool add_dx, T* dw, bool add_dw) {
+void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const Acc<T>* rstd, const T* dy, const T* addend,
+                      T* dx, T* dw, bool add_dw, T* y) {
   const NormShape s = shape;
   if (dw != nullptr && s.heads == 1) {
     weight_gradient(s, x, rstd, dy, dw, add_dw, [=](int64_t run) { return run * s.row_stride; });
@@ -98,15 +105,16 @@ void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const Acc<
   with_weight(s.one_plus, [=]<class W>(W) {
     parallel_ranges(s.N, s.N * s.heads * s.C, [=](int64_t begin, int64_t end) {
       for_each_run(s, begin, end, [=](int64_t at, int64_t run) {
-        input_gradient<W>(s.C, x + at, w, rstd[run], dy + at, dx + at, add_dx);
+        input_gradient<W>(s.C, x + at, w, rstd[run], dy + at, offset_of(addend, at), dx + at, offset_of(y, at));
       });
     });
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                \
-  template void rmsnorm_forward(const NormShape&, const T*, const T*, double, T*, Acc<T>*); \
-  template void rmsnorm_backward(const NormShape&, const T*, const T*, const Acc<T>*, const T*, T*, bool, T*, bool);
+#define TRIREME_INSTANCES(T)                                                                                      \
+  template void rmsnorm_forward(const NormShape&, const T*, const T*, double, T*, Acc<T>*);                       \
+  template void rmsnorm_backward(const NormShape&, const T*, const T*, const Acc<T>*, const T*, const T*, T*, T*, \
+                                 bool, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

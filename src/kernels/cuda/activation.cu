@@ -51,10 +51,6 @@ template <class Kind>
 struct Value {
   __device__ float operator()(float x) const { return Kind::value(x); }
 };
-template <class Kind>
-struct Derivative {
-  __device__ float operator()(float x, float dy) const { return dy * Kind::slope(x).derivative; }
-};
 
 template <class Kind, class N>
 struct Gate {
@@ -78,21 +74,46 @@ struct GateGradient {
   const N* gate_up;
   const N* dy;
   N* dgate_up;
+  N* y;
   template <int kWidth, bool kAligned>
   __device__ void operator()(int64_t n, int64_t f) const {
     const int64_t at = n * 2 * F + f, left = F - f;
     const auto gate = load_floats<kWidth, kAligned>(gate_up + at, left);
     const auto up = load_floats<kWidth, kAligned>(gate_up + at + F, left);
     const auto d = load_floats<kWidth, kAligned>(dy + n * F + f, left);
-    Floats<kWidth> dgate, dup;
+    Floats<kWidth> dgate, dup, product;
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
       const Slope slope = Kind::slope(gate.at[i]);
       dgate.at[i] = d.at[i] * up.at[i] * slope.derivative;
       dup.at[i] = d.at[i] * slope.value;
+      product.at[i] = slope.value * up.at[i];
     }
     store<kAligned>(dgate_up + at, left, dgate);
     store<kAligned>(dgate_up + at + F, left, dup);
+    if (y != nullptr) store<kAligned>(y + n * F + f, left, product);
+  }
+};
+
+// A row of n elements.
+template <class Kind, class N>
+struct Gradient {
+  int64_t n;
+  const N* x;
+  const N* dy;
+  N* dx;
+  N* y;
+  template <int kWidth, bool kAligned>
+  __device__ void operator()(int64_t, int64_t i) const {
+    auto value = load_floats<kWidth, kAligned>(x + i, n - i), d = load_floats<kWidth, kAligned>(dy + i, n - i);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) {
+      const Slope slope = Kind::slope(value.at[j]);
+      d.at[j] *= slope.derivative;
+      value.at[j] = slope.value;
+    }
+    store<kAligned>(dx + i, n - i, d);
+    if (y != nullptr) store<kAligned>(y + i, n - i, value);
   }
 };
 
@@ -119,11 +140,12 @@ void glu_forward(Activation activation, int64_t N, int64_t F, const T* gate_up, 
 }
 
 template <class T>
-void glu_backward(Activation activation, int64_t N, int64_t F, const T* gate_up, const T* dy, T* dgate_up) {
+void glu_backward(Activation activation, int64_t N, int64_t F, const T* gate_up, const T* dy, T* dgate_up, T* y) {
   constexpr int kWidth = kWidthOf<T>;
   with(activation, [=]<class Kind>(Kind) {
-    for_each_in_rows<kWidth>("glu_backward", N, F, are_aligned<kWidth>(F, gate_up, dy, dgate_up),
-                             GateGradient<Kind, Native<T>>{F, native(gate_up), native(dy), native(dgate_up)});
+    for_each_in_rows<kWidth>(
+        "glu_backward", N, F, are_aligned<kWidth>(F, gate_up, dy, dgate_up, y),
+        GateGradient<Kind, Native<T>>{F, native(gate_up), native(dy), native(dgate_up), native(y)});
   });
 }
 
@@ -133,15 +155,19 @@ void activation_forward(Activation activation, int64_t n, const T* x, T* y) {
 }
 
 template <class T>
-void activation_backward(Activation activation, int64_t n, const T* x, const T* dy, T* dx) {
-  with(activation, [=]<class Kind>(Kind) { map("activation_backward", n, Derivative<Kind>{}, dx, x, dy); });
+void activation_backward(Activation activation, int64_t n, const T* x, const T* dy, T* dx, T* y) {
+  constexpr int kWidth = kWidthOf<T>;
+  with(activation, [=]<class Kind>(Kind) {
+    for_each_in_rows<kWidth>("activation_backward", 1, n, are_aligned<kWidth>(0, x, dy, dx, y),
+                             Gradient<Kind, Native<T>>{n, native(x), native(dy), native(dx), native(y)});
+  });
 }
 
-#define TRIREME_INSTANCES(T)                                                        \
-  template void glu_forward(Activation, int64_t, int64_t, const T*, T*);            \
-  template void glu_backward(Activation, int64_t, int64_t, const T*, const T*, T*); \
-  template void activation_forward(Activation, int64_t, const T*, T*);              \
-  template void activation_backward(Activation, int64_t, const T*, const T*, T*);
+#define TRIREME_INSTANCES(T)                                                            \
+  template void glu_forward(Activation, int64_t, int64_t, const T*, T*);                \
+  template void glu_backward(Activation, int64_t, int64_t, const T*, const T*, T*, T*); \
+  template void activation_forward(Activation, int64_t, const T*, T*);                  \
+  template void activation_backward(Activation, int64_t, const T*, const T*, T*, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/tables.h"
+#include "kernels/level.h"
 
 namespace trireme::kernels::cuda {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // What a choice of algorithm depends on: one product of row-major matrices, and its types.
 struct Product {
   cudaDataType_t operands, result;
-  bool a_transposed, b_transposed, add;
+  bool a_transposed, b_transposed, adds, has_bias;
   std::int64_t m, n, k, lda, ldb, ldc;
   auto operator<=>(const Product&) const = default;
 };
@@ -41,9 +42,9 @@ struct Description {
   ~Description() {
     if (handle != nullptr) cublasLtMatmulDescDestroy(handle);
   }
-  void set(cublasLtMatmulDescAttributes_t attribute, bool transposed) const {
-    const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    TRIREME_CUDA(cublasLtMatmulDescSetAttribute(handle, attribute, &operation, sizeof(operation)));
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, Value value) const {
+    TRIREME_CUDA(cublasLtMatmulDescSetAttribute(handle, attribute, &value, sizeof(value)));
   }
 };
 
@@ -68,8 +69,9 @@ struct Ready {
       : first(p.operands, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.ldb),
         second(p.operands, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.lda),
         result(p.result, p.m, p.n, p.ldc) {
-    description.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed);
-    description.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed);
+    description.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    description.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.has_bias) description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     const Preference preference;
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
@@ -96,23 +98,36 @@ constexpr cudaDataType_t kTypeOf<bfloat16> = CUDA_R_16BF;
 template <>
 constexpr cudaDataType_t kTypeOf<float16> = CUDA_R_16F;
 
+template <class C>
+void sum_of_nothing(std::int64_t m, std::int64_t n, C* c, std::int64_t ldc, const C* addend, const C* bias) {
+  if (bias != nullptr) return bias_forward(m, n, bias, addend, c);
+  if (addend == c) return;
+  const std::size_t stride = static_cast<std::size_t>(ldc) * sizeof(C), width = static_cast<std::size_t>(n) * sizeof(C);
+  if (addend == nullptr) {
+    TRIREME_CUDA(cudaMemset2DAsync(c, stride, 0, width, static_cast<std::size_t>(m), current().stream));
+  } else {
+    TRIREME_CUDA(cudaMemcpy2DAsync(c, stride, addend, stride, width, static_cast<std::size_t>(m),
+                                   cudaMemcpyDeviceToDevice, current().stream));
+  }
+}
+
 template <class T, class C>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-          std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, bool add) {
+          std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, const C* addend, const C* bias) {
   if (m == 0 || n == 0) return;
   StreamState& state = current();
-  if (k == 0) {
-    if (add) return;
-    TRIREME_CUDA(cudaMemset2DAsync(c, static_cast<std::size_t>(ldc) * sizeof(C), 0,
-                                   static_cast<std::size_t>(n) * sizeof(C), static_cast<std::size_t>(m), state.stream));
-    return;
+  if (k == 0) return sum_of_nothing(m, n, c, ldc, addend, bias);
+  const bool adds = addend != nullptr, has_bias = bias != nullptr;
+  const Ready& product =
+      ready({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, adds, has_bias, m, n, k, lda, ldb, ldc});
+  cublasLtMatmulDescOpaque_t description = *product.description.handle;  // others use it at the same time
+  if (has_bias) {
+    TRIREME_CUDA(cublasLtMatmulDescSetAttribute(&description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
   }
-  const Ready& product = ready({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, add, m, n, k, lda, ldb, ldc});
-  const float alpha = 1, beta = add ? 1 : 0;
-  TRIREME_CUDA(cublasLtMatmul(cublas(), product.description.handle, &alpha, b, product.first.handle, a,
-                              product.second.handle, &beta, c, product.result.handle, c, product.result.handle,
-                              &product.algorithm, workspace(state), static_cast<std::size_t>(kWorkspaceBytes),
-                              state.stream));
+  const float alpha = 1, beta = adds ? 1 : 0;
+  TRIREME_CUDA(cublasLtMatmul(cublas(), &description, &alpha, b, product.first.handle, a, product.second.handle, &beta,
+                              adds ? addend : c, product.result.handle, c, product.result.handle, &product.algorithm,
+                              workspace(state), static_cast<std::size_t>(kWorkspaceBytes), state.stream));
 }
 
 }  // namespace

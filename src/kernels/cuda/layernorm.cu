@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(G::kThreads* G::kRows)
 // dx = rstd * (g - mean(g) - normed * mean(g * normed)), g = dy * w, normed = (x - mean) * rstd.
 template <class G, int kWidth, bool kAligned, class N>
 __global__ void __launch_bounds__(G::kThreads* G::kRows)
-    input_gradient(int64_t rows, int64_t width, const N* x, const N* w, const float* mean, const float* rstd,
-                   const N* dy, N* dx, bool add) {
+    input_gradient(int64_t rows, int64_t width, const N* x, const N* w, const N* b, const float* mean,
+                   const float* rstd, const N* dy, const N* addend, N* dx, N* y) {
   for (int64_t first = int64_t{blockIdx.x} * G::kRows; first < rows; first += int64_t{gridDim.x} * G::kRows) {
     const int64_t n = first + threadIdx.y, C = n < rows ? width : 0;
     const Held<G, N, kWidth, kAligned> row(x + n * width, C), gradient(dy + n * width, C);
@@ -65,14 +65,21 @@ __global__ void __launch_bounds__(G::kThreads* G::kRows)
     const float slope = -G::sum(products) / static_cast<float>(width);
     G::template for_each<kWidth>(C, [&](int i, int64_t c) {
       const auto value = row.get(i, c), d = gradient.get(i, c), weight = load_floats<kWidth, kAligned>(w + c, C - c);
-      N* place = dx + n * width + c;
+      const int64_t at = n * width + c;
       Floats<kWidth> result = {};
-      if (add) result = load_floats<kWidth, kAligned>(place, C - c);
+      if (addend != nullptr) result = load_floats<kWidth, kAligned>(addend + at, C - c);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         result.at[j] += (fmaf((value.at[j] - middle) * scale, slope, d.at[j] * weight.at[j]) + shift) * scale;
       }
-      store<kAligned>(place, C - c, result);
+      store<kAligned>(dx + at, C - c, result);
+      if (y == nullptr) return;
+      const auto bias = load_floats<kWidth, kAligned>(b + c, C - c);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) {
+        result.at[j] = fmaf((value.at[j] - middle) * scale, weight.at[j], bias.at[j]);
+      }
+      store<kAligned>(y + at, C - c, result);
     });
   }
 }
@@ -119,28 +126,30 @@ void layernorm_forward(int64_t N, int64_t C, const T* x, const T* w, const T* b,
 }
 
 template <class T>
-void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const typename AccumulatorOf<T>::type* mean,
-                        const typename AccumulatorOf<T>::type* rstd, const T* dy, T* dx, bool add_dx, T* dw,
-                        bool add_dw, T* db, bool add_db) {
+void layernorm_backward(int64_t N, int64_t C, const T* x, const T* w, const T* b,
+                        const typename AccumulatorOf<T>::type* mean, const typename AccumulatorOf<T>::type* rstd,
+                        const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* db, bool add_db, T* y) {
   constexpr int kWidth = kWidthOf<T>;
   if (dw != nullptr) {  // first: dx may lie where dy does
     sum_columns("layernorm_backward", N, C, are_aligned<kWidth>(C, x, dy), dw, add_dw,
                 WeightGradient<Native<T>>{C, native(x), native(dy), mean, rstd});
   }
   if (db != nullptr) bias_backward(N, C, dy, db, add_db);
-  over_rows<kWidth>(N, C, are_aligned<kWidth>(C, x, w, dy, dx),
-                    [&]<class G, class Aligned>(G, Aligned, unsigned blocks, dim3 block) {
-                      input_gradient<G, kWidth, Aligned::value><<<blocks, block, 0, current().stream>>>(
-                          N, C, native(x), native(w), mean, rstd, native(dy), native(dx), add_dx);
-                    });
+  over_rows<kWidth>(
+      N, C, are_aligned<kWidth>(C, x, w, dy, addend, dx, y) && (y == nullptr || are_aligned<kWidth>(C, b)),
+      [&]<class G, class Aligned>(G, Aligned, unsigned blocks, dim3 block) {
+        input_gradient<G, kWidth, Aligned::value><<<blocks, block, 0, current().stream>>>(
+            N, C, native(x), native(w), native(b), mean, rstd, native(dy), native(addend), native(dx), native(y));
+      });
   TRIREME_CUDA_LAUNCHED("layernorm_backward");
 }
 
-#define TRIREME_INSTANCES(T)                                                                                     \
-  template void layernorm_forward(int64_t, int64_t, const T*, const T*, const T*, double, T*,                    \
-                                  typename AccumulatorOf<T>::type*, typename AccumulatorOf<T>::type*);           \
-  template void layernorm_backward(int64_t, int64_t, const T*, const T*, const typename AccumulatorOf<T>::type*, \
-                                   const typename AccumulatorOf<T>::type*, const T*, T*, bool, T*, bool, T*, bool);
+#define TRIREME_INSTANCES(T)                                                                                       \
+  template void layernorm_forward(int64_t, int64_t, const T*, const T*, const T*, double, T*,                      \
+                                  typename AccumulatorOf<T>::type*, typename AccumulatorOf<T>::type*);             \
+  template void layernorm_backward(int64_t, int64_t, const T*, const T*, const T*,                                 \
+                                   const typename AccumulatorOf<T>::type*, const typename AccumulatorOf<T>::type*, \
+                                   const T*, const T*, T*, T*, bool, T*, bool, T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(G::kThreads* G::kRows)
 
 template <class G, int kWidth, bool kAligned, class N>
 __global__ void __launch_bounds__(G::kThreads* G::kRows)
-    input_gradient(NormShape s, const N* x, const N* w, float plus, const float* rstd, const N* dy, N* dx, bool add) {
+    input_gradient(NormShape s, const N* x, const N* w, float plus, const float* rstd, const N* dy, const N* addend,
+                   N* dx, N* y) {
   for (int64_t first = int64_t{blockIdx.y} * G::kRows; first < s.N; first += int64_t{gridDim.y} * G::kRows) {
     const int64_t n = first + threadIdx.y, at = n * s.row_stride + blockIdx.x * s.C;
     const int64_t C = n < s.N ? s.C : 0;
@@ -49,12 +50,16 @@ __global__ void __launch_bounds__(G::kThreads* G::kRows)
       const auto value = row.get(i, c), d = gradient.get(i, c);
       const auto weight = load_floats<kWidth, kAligned>(w + c, C - c);
       Floats<kWidth> result = {};
-      if (add) result = load_floats<kWidth, kAligned>(dx + at + c, C - c);
+      if (addend != nullptr) result = load_floats<kWidth, kAligned>(addend + at + c, C - c);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         result.at[j] += fmaf(value.at[j], slope, d.at[j] * (weight.at[j] + plus) * scale);
       }
       store<kAligned>(dx + at + c, C - c, result);
+      if (y == nullptr) return;
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) result.at[j] = value.at[j] * scale * (weight.at[j] + plus);
+      store<kAligned>(y + at + c, C - c, result);
     });
   }
 }
@@ -109,24 +114,25 @@ void rmsnorm_forward(const NormShape& shape, const T* x, const T* w, double eps,
 
 template <class T>
 void rmsnorm_backward(const NormShape& shape, const T* x, const T* w, const typename AccumulatorOf<T>::type* rstd,
-                      const T* dy, T* dx, bool add_dx, T* dw, bool add_dw) {
+                      const T* dy, const T* addend, T* dx, T* dw, bool add_dw, T* y) {
   constexpr int kWidth = kWidthOf<T>;
   if (dw != nullptr) {  // first: dx may lie where dy does
     sum_columns("rmsnorm_backward", shape.N, shape.C, runs_are_aligned<kWidth>(shape, x, dy), dw, add_dw,
                 WeightGradient<Native<T>>{shape, native(x), native(dy), rstd});
   }
-  over_runs<kWidth>(shape, runs_are_aligned<kWidth>(shape, x, w, dy, dx),
+  over_runs<kWidth>(shape, runs_are_aligned<kWidth>(shape, x, w, dy, addend, dx, y),
                     [&]<class G, class Aligned>(G, Aligned, dim3 grid, dim3 block) {
                       input_gradient<G, kWidth, Aligned::value><<<grid, block, 0, current().stream>>>(
-                          shape, native(x), native(w), shape.one_plus ? 1.0f : 0.0f, rstd, native(dy), native(dx),
-                          add_dx);
+                          shape, native(x), native(w), shape.one_plus ? 1.0f : 0.0f, rstd, native(dy), native(addend),
+                          native(dx), native(y));
                     });
   TRIREME_CUDA_LAUNCHED("rmsnorm_backward");
 }
 
-#define TRIREME_INSTANCES(T)                                                               \
-  template void rmsnorm_forward(const NormShape&, const T*, const T*, double, T*, float*); \
-  template void rmsnorm_backward(const NormShape&, const T*, const T*, const float*, const T*, T*, bool, T*, bool);
+#define TRIREME_INSTANCES(T)                                                                                           \
+  template void rmsnorm_forward(const NormShape&, const T*, const T*, double, T*, float*);                             \
+  template void rmsnorm_backward(const NormShape&, const T*, const T*, const float*, const T*, const T*, T*, T*, bool, \
+                                 T*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)

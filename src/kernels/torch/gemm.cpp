@@ -73,25 +73,28 @@ at::Tensor view(const bfloat16* data, bool transposed, std::int64_t rows, std::i
 }
 
 void gemm_f32(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-              std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
-  call_blas<float, float>(sgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+              std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc, const float* addend,
+              const float*) {
+  call_blas<float, float>(sgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend != nullptr);
 }
 void gemm_f64(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const double* a,
-              std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc, bool add) {
-  call_blas<double, double>(dgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add);
+              std::int64_t lda, const double* b, std::int64_t ldb, double* c, std::int64_t ldc, const double* addend,
+              const double*) {
+  call_blas<double, double>(dgemm_, a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend != nullptr);
 }
 void gemm_bf16(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const bfloat16* a,
-               std::int64_t lda, const bfloat16* b, std::int64_t ldb, bfloat16* c, std::int64_t ldc, bool add) {
+               std::int64_t lda, const bfloat16* b, std::int64_t ldb, bfloat16* c, std::int64_t ldc,
+               const bfloat16* addend, const bfloat16*) {
   if (m == 0 || n == 0) return;
   if (k == 0) {
-    if (!add) clear(m, n, c, ldc);
+    if (addend == nullptr) clear(m, n, c, ldc);
     return;
   }
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const at::Tensor left = view(a, a_transposed, m, k, lda);
   const at::Tensor right = view(b, b_transposed, k, n, ldb);
   at::Tensor product = view(c, false, m, n, ldc);
-  if (add) {
+  if (addend != nullptr) {
     at::addmm_out(product, product, left, right);
   } else {
     at::mm_out(product, left, right);
@@ -100,10 +103,11 @@ void gemm_bf16(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_
 
 template <class T, Blas<std::uint16_t, float> blas>
 void gemm_unrounded_of(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
-                       std::int64_t lda, const T* b, std::int64_t ldb, float* c, std::int64_t ldc, bool add) {
+                       std::int64_t lda, const T* b, std::int64_t ldb, float* c, std::int64_t ldc, const float* addend,
+                       const float*) {
   static_assert(sizeof(T) == sizeof(std::uint16_t));
   call_blas<std::uint16_t, float>(blas, a_transposed, b_transposed, m, n, k, reinterpret_cast<const std::uint16_t*>(a),
-                                  lda, reinterpret_cast<const std::uint16_t*>(b), ldb, c, ldc, add);
+                                  lda, reinterpret_cast<const std::uint16_t*>(b), ldb, c, ldc, addend != nullptr);
 }
 
 void use_threads(int threads) {
