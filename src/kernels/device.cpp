@@ -42,6 +42,9 @@ std::string why_no_device() {
 DeviceFacts device_facts(int device) {
   return library().facts(device);
 }
+std::int64_t device_memory_in_use(int device) {
+  return library().memory_in_use(device);
+}
 std::byte* allocate_on_device(std::int64_t bytes) {
   return library().allocate(bytes);
 }

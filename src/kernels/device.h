@@ -30,6 +30,8 @@ struct DeviceFacts {
 int num_devices();
 std::string why_no_device();
 DeviceFacts device_facts(int device);
+// Of all processes together, with what driver and libraries take for themselves.
+std::int64_t device_memory_in_use(int device);
 
 // Memory of the calling thread's device, or of the host that the device reaches too (pinned); zeroed is neither.
 // Error TR1301 where there is not enough.

@@ -75,6 +75,16 @@ void use_device(int device) {
   TRIREME_CUDA(cudaSetDevice(device));
 }
 
+std::int64_t memory_in_use(int device) {
+  int before = 0;
+  TRIREME_CUDA(cudaGetDevice(&before));
+  TRIREME_CUDA(cudaSetDevice(device));
+  std::size_t free = 0, total = 0;
+  TRIREME_CUDA(cudaMemGetInfo(&free, &total));
+  TRIREME_CUDA(cudaSetDevice(before));
+  return static_cast<std::int64_t>(total - free);
+}
+
 int current_device() {
   int device = 0;
   TRIREME_CUDA(cudaGetDevice(&device));
@@ -181,6 +191,7 @@ extern "C" const CudaLibrary trireme_cuda_library;
 const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .count_devices = cuda::count_devices,
                                        .facts = cuda::facts,
+                                       .memory_in_use = cuda::memory_in_use,
                                        .use_device = cuda::use_device,
                                        .current_device = cuda::current_device,
                                        .copy_now = cuda::copy_now,

@@ -14,6 +14,7 @@ struct CudaLibrary {
   // 0 devices: *why has the driver's reason.
   int (*count_devices)(std::string* why);
   DeviceFacts (*facts)(int device);
+  std::int64_t (*memory_in_use)(int device);
   void (*use_device)(int device);
   int (*current_device)();  // the calling thread's
   void (*copy_now)(void* to, const void* from, std::int64_t bytes);
