@@ -263,7 +263,7 @@ DType compute_dtype_of(config::MixedPrecision precision) {
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
                     const std::optional<ResumeFacts>& resume, const ModelConfig* model) {
-  TRIREME_CHECK((model != nullptr) == !plan.model.path.empty(), "the folder of model.path must be read first");
+  TRIREME_CHECK(model != nullptr || plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
   run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);

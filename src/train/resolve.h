@@ -34,7 +34,7 @@ struct ResolvedRun {
 // Throws Error TR22xx for what cannot be: batches as batch_of(), another optimizer than the checkpoint's, replicas and
 // slices that do not make up the ranks, a vocabulary below the tokenizer's, less than one step of data.
 //
-// model: of the folder of model.path, else the plan's sizes are the model's.
+// model: of the folder of model.path, or given in place of the plan's; null: the plan's sizes are the model's.
 ResolvedRun resolve(const config::Plan& plan, const DataFacts& data, const Ranks& ranks,
                     const std::optional<ResumeFacts>& resume = std::nullopt, const ModelConfig* model = nullptr);
 

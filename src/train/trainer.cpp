@@ -80,7 +80,9 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
   model_ = open_model_source(plan_);
   const Ranks ranks(comm_.world_size(), "", options_.local_ranks);
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, ranks, facts_of(resumed_.get()),
-                 model_ ? &model_->config.model : nullptr);
+                 model_           ? &model_->config.model
+                 : options_.model ? &*options_.model
+                                  : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
   chain_ = make_training_chain(run_, run_.notices);
   if (plan_.monitor.exposed_communication > 0) overlap_ = measure_overlap_of_run();

@@ -34,6 +34,8 @@ struct TrainerOptions {
   const std::atomic<bool>* stop = nullptr;  // set by a signal handler: save at the next step boundary on all ranks, end
   int local_ranks = 0;                      // that share this machine's cores; 0: all of comm
   bool console = true;                      // rank 0 prints to standard output
+  bool saves = true;                        // false: no checkpoint is ever written
+  std::optional<ModelConfig> model;         // in place of the plan's sizes, with random weights
   std::function<void(const data::StepBatches&, std::int64_t step)>
       on_batches;                                           // tests: the sample ids of a step, before it runs
   std::function<void(const monitor::StepRecord&)> on_step;  // every rank, after each step

@@ -162,7 +162,7 @@ bool is_of_peers(const Error& error) {
 
 // Where ranks hold slices, all hand them over, and none goes on before it knows whether the checkpoint is there.
 void Trainer::save() {
-  if (saved_step_ == step_) return;
+  if (saved_step_ == step_ || !options_.saves) return;
   engine_->drain();
   StateReader state(*engine_, chain_);
   std::optional<Error> failure;
