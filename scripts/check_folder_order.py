@@ -10,7 +10,7 @@ import re
 import sys
 
 ORDER = (
-    "base layout schedule config comm kernels chain layers models optim engine data checkpoint monitor train launch planner cli"
+    "base layout schedule config comm kernels chain layers models optim engine data checkpoint monitor train measure launch planner cli"
 ).split()
 CATCH_ALL = {"torch/torch.h", "torch/all.h", "ATen/ATen.h"}
 CATCH_ALL_ALLOWED = re.compile(r"^(examples/|src/models/module[^/]*$)")

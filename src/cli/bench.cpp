@@ -11,7 +11,7 @@
 #include "cli/parse.h"
 #include "comm/job.h"
 #include "launch/agent.h"
-#include "train/measure_rates.h"
+#include "measure/rates.h"
 
 namespace trireme::cli {
 
@@ -68,7 +68,7 @@ std::string words_of(const schedule::Rates& rates) {
 int measure(const BenchCommand& command) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
   comm::Membership membership = comm::join(environment, {.timeout_s = 600});
-  const schedule::Rates rates = train::measure_rates(command.threads, *membership.comm, command.seconds);
+  const schedule::Rates rates = measure::measure_rates(command.threads, *membership.comm, command.seconds);
   if (environment.rank != 0) return 0;
   std::filesystem::path file = command.output;
   if (file.empty()) file = schedule::rates_file(rates.measured_on);

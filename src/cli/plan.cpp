@@ -11,8 +11,8 @@
 #include "cli/parse.h"
 #include "schedule/draw.h"
 #include "train/dry_run.h"
-#include "train/measure_rates.h"
 #include "train/prediction.h"
+#include "train/rates_here.h"
 
 namespace trireme::cli {
 

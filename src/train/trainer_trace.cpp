@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "schedule/draw.h"
-#include "train/measure_rates.h"
 #include "train/prediction.h"
+#include "train/rates_here.h"
 #include "train/trainer.h"
 
 namespace trireme::train {

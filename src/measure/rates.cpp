@@ -1,4 +1,4 @@
-#include "train/measure_rates.h"
+#include "measure/rates.h"
 
 #include <algorithm>
 #include <atomic>
@@ -6,13 +6,11 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu.h"
-#include "base/error.h"
-#include "base/log.h"
 #include "comm/collectives.h"
 #include "kernels/kernels.h"
+#include "train/rates_here.h"
 
-namespace trireme::train {
+namespace trireme::measure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -161,15 +159,10 @@ void measure_collectives(int threads, comm::Communicator& comm, schedule::Rates&
 
 }  // namespace
 
-schedule::RatesKey rates_key(int threads) {
-  return {processor_name(), threads,
-          std::string(TRIREME_VERSION ", ") + std::string(to_string(kernels::level())) + " kernels"};
-}
-
 schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seconds) {
   kernels::set_num_threads(threads);
   schedule::Rates rates;
-  rates.measured_on = rates_key(threads);
+  rates.measured_on = train::rates_key(threads);
   rates.fp32 = operations<float>(threads, seconds);
   rates.half = operations<bfloat16>(threads, seconds);
   rates.flops_per_s = rates.fp32.medium;
@@ -179,13 +172,4 @@ schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seco
   return rates;
 }
 
-schedule::Rates rates_here(int threads) {
-  try {
-    return schedule::find_rates(rates_key(threads));
-  } catch (const Error& error) {
-    log::warn(std::string("measured rates are left aside: ") + error.what());
-    return {};
-  }
-}
-
-}  // namespace trireme::train
+}  // namespace trireme::measure

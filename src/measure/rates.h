@@ -3,17 +3,11 @@
 #include "comm/communicator.h"
 #include "schedule/rates.h"
 
-namespace trireme::train {
-
-// What rates of a rank with so many compute threads are kept under.
-schedule::RatesKey rates_key(int threads);
+namespace trireme::measure {
 
 // Takes about ten times `seconds`. A collective: all ranks compute at the same time, as they do in training.
 // Collectives are measured over comm, alone and while the compute threads work; on one rank their numbers stay the
 // defaults.
 schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seconds);
 
-// The measured rates of this machine, else the defaults; a file that is wrong is told and left aside.
-schedule::Rates rates_here(int threads);
-
-}  // namespace trireme::train
+}  // namespace trireme::measure
