@@ -1,4 +1,4 @@
-// `trireme bench`: how fast this machine is, for `trireme plan` and for what is planned beside what is measured.
+// `trireme bench`: how fast this machine is, for `trireme plan`; and by kind, how fast models and their parts are.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/commands.h"
+#include "cli/bench.h"
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "comm/job.h"
@@ -17,6 +17,24 @@ namespace trireme::cli {
 
 namespace {
 
+struct Kind {
+  const char* name;
+  const char* what;
+  int (*run)(Arguments);
+};
+
+constexpr Kind kKinds[] = {
+    {"train", "a known model on random tokens", run_bench_train},
+};
+
+std::string kinds() {
+  std::string text;
+  for (const Kind& kind : kKinds) {
+    text += std::string(text.empty() ? "" : "; ") + kind.name + ", " + kind.what;
+  }
+  return text;
+}
+
 struct BenchCommand {
   int ranks = 2, threads = 1;
   double seconds = 0.3;
@@ -25,7 +43,11 @@ struct BenchCommand {
 };
 
 BenchCommand parse_bench(Arguments arguments) {
-  CLI::App app("Measure this machine: matrix products, attention, memory, optimizer, collectives.", "trireme bench");
+  CLI::App app(
+      "Measure this machine: matrix products, attention, memory, optimizer, collectives.\n"
+      "`trireme bench KIND --help`: " +
+          kinds(),
+      "trireme bench");
   BenchCommand command;
   app.add_option("--ranks", command.ranks, "ranks that compute at the same time and exchange data (2)");
   app.add_option("--threads", command.threads, "compute threads of a rank, as training.compute_threads (1)");
@@ -85,6 +107,9 @@ int measure(const BenchCommand& command) {
 }  // namespace
 
 int run_bench(Arguments arguments) {
+  for (const Kind& kind : kKinds) {
+    if (!arguments.empty() && arguments[0] == kind.name) return kind.run(arguments.subspan(1));
+  }
   const BenchCommand command = parse_bench(arguments);
   if (command.is_worker || command.ranks == 1) return measure(command);
   launch::LaunchOptions options{.nproc_per_node = command.ranks, .command = {"bench", "--worker"}};

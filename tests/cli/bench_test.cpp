@@ -1,0 +1,84 @@
+// `trireme bench train` as a user runs it, with a model of no size on the CPU.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "kernels/device.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+namespace trireme::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Bench : public ::testing::Test {
+ protected:
+  ProcessResult bench(const std::vector<std::string>& arguments) const {
+    std::vector<std::string> command{TRIREME_BINARY, "bench"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    return run(command, {{"TMPDIR", (folder_.path() / "tmp").string()}});
+  }
+  ProcessResult train(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments{"train",   "--model", "tiny",      "--seq", "32",       "--micro-batch",    "2",
+                                       "--steps", "5",       "--warm-up", "2",     "--output", row_file().string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return bench(arguments);
+  }
+  fs::path row_file() const { return folder_.path() / "row.json"; }
+  void SetUp() override { fs::create_directory(folder_.path() / "tmp"); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Bench, TrainsAKnownModelAndWritesARow) {
+  const ProcessResult result = train({"--device", "cpu", "--accumulate", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto row = nlohmann::json::parse(read_file(row_file()));
+  EXPECT_EQ(nlohmann::json::parse(result.out), row);
+  EXPECT_EQ(row["model"], "tiny");
+  EXPECT_EQ(row["gpus"], 0);
+  EXPECT_EQ(row["tokens_per_step"], 32 * 2 * 3);
+  EXPECT_EQ(row["param_dtype"], "bf16");
+  EXPECT_EQ(row["reduce_dtype"], "fp32");
+  EXPECT_EQ(row["steps"], 5);
+  const auto& spread = row["tokens_per_s_per_gpu_spread"];
+  EXPECT_LE(spread[0], row["tokens_per_s_per_gpu"]);
+  EXPECT_GE(spread[1], row["tokens_per_s_per_gpu"]);
+  EXPECT_GT(spread[0], 0);
+  EXPECT_GT(row["peak_memory_bytes"], 1 << 20);
+  // A random model knows nothing of 500 ids that come at random: ln(500) = 6.21.
+  EXPECT_NEAR(row["first_loss"], 6.21, 0.1);
+  EXPECT_GT(row["first_step_s"], 0.01);
+  EXPECT_LT(row["first_step_s"], 300);
+  EXPECT_FALSE(row.contains("mfu")) << "no peak is known of this processor";
+  EXPECT_TRUE(fs::is_empty(folder_.path() / "tmp")) << "what the run was made of is still there";
+}
+
+TEST_F(Bench, TrainsOnSeveralRanksAndTakesOverrides) {
+  const ProcessResult result = train({"--device", "cpu", "--ranks", "2", "--strategy", "zero3", "--precision", "no",
+                                      "--recompute", "full", "training.gradient_clipping=0"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto row = nlohmann::json::parse(read_file(row_file()));
+  EXPECT_EQ(row["ranks"], 2);
+  EXPECT_EQ(row["tokens_per_step"], 32 * 2 * 2);
+  EXPECT_EQ(row["strategy"], "zero3");
+  EXPECT_EQ(row["param_dtype"], "fp32");
+  EXPECT_EQ(row["recompute"], "full");
+  EXPECT_EQ(row["clip"], 0);
+}
+
+TEST_F(Bench, SaysWhatItCannotRun) {
+  const ProcessResult unknown = bench({"train", "--model", "llama-2b", "--seq", "32"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("TR2019"), std::string::npos) << unknown.err;
+  EXPECT_NE(unknown.err.find("llama-1b"), std::string::npos) << unknown.err;
+  if (kernels::num_devices() > 0) return;
+  const ProcessResult device = train({"--device", "cuda"});
+  EXPECT_EQ(device.exit_code, 3);
+  EXPECT_NE(device.err.find("TR3064"), std::string::npos) << device.err;
+}
+
+}  // namespace
+}  // namespace trireme::testing
