@@ -25,6 +25,8 @@ struct Kind {
 
 constexpr Kind kKinds[] = {
     {"train", "a known model on random tokens", run_bench_train},
+    {"gemm", "its matrix products", run_bench_gemm},
+    {"attention", "its attention", run_bench_attention},
 };
 
 std::string kinds() {

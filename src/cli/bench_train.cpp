@@ -46,6 +46,8 @@ TrainBench parse_train_bench(Arguments arguments) {
   app.add_option("--strategy", run.strategy, "as distributed.strategy (ddp)");
   app.add_option("--ranks", command.ranks, "processes, each with a device where there are any (1)")
       ->check(CLI::Range(1, 64));
+  app.add_option("--floor", run.floor_s, "seconds to measure a step's parts for, of which the floor is made (0: none)")
+      ->check(CLI::Range(0.0, 600.0));
   app.add_option("--output", command.output, "file to write the row to");
   app.add_option("OVERRIDES", run.overrides, "key=value of a configuration, for what has no option here");
   app.add_option("--folder", command.folder)->group("");

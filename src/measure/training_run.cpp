@@ -4,10 +4,11 @@
 #include <array>
 #include <optional>
 
-#include "base/cpu.h"
 #include "data/random_tokens.h"
 #include "kernels/device.h"
+#include "measure/device.h"
 #include "measure/known_models.h"
+#include "measure/model_work.h"
 #include "measure/step_work.h"
 #include "measure/timing.h"
 #include "train/trainer.h"
@@ -25,7 +26,6 @@ config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder
   const ModelConfig config = known_model(run.model, run.sequence);
   const ModelShape shape = shape_of(config);
   const bool is_gpt2 = std::holds_alternative<Gpt2Config>(config);
-  const bool on_device = run.device == "cuda" || (run.device == "auto" && kernels::num_devices() > 0);
   Row yaml{{"name", run.model}, {"output_dir", (folder / "run").string()}};
   yaml["model"] = {{"family", is_gpt2 ? "gpt2" : "llama"},
                    {"hidden_size", shape.C},
@@ -38,7 +38,7 @@ config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder
   yaml["training"] = {{"max_steps", run.warm_up + run.steps},
                       {"micro_batch_size", run.micro_batch},
                       {"gradient_accumulation_steps", run.accumulate},
-                      {"device", on_device ? "cuda" : "cpu"},
+                      {"device", uses_device(run.device) ? "cuda" : "cpu"},
                       {"mixed_precision", run.precision},
                       {"gradient_checkpointing", run.recompute},
                       {"learning_rate", 1e-4},
@@ -97,7 +97,7 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"model", run.model},
           {"gpus", seen.device >= 0 ? ranks : 0},
           {"ranks", ranks},
-          {"card", seen.device >= 0 ? kernels::device_facts(seen.device).name : processor_name()},
+          {"card", card_name(seen.device >= 0)},
           {"sequence", run.sequence},
           {"micro_batch", run.micro_batch},
           {"accumulate", run.accumulate},
@@ -126,6 +126,25 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
   return row;
 }
 
+// Of one rank by itself: what ranks exchange is not in it.
+void add_floor(const TrainingRun& run, bool on_device, Row& row) {
+  const ModelShape shape = shape_of(known_model(run.model, run.sequence));
+  const BatchShape micro_batch{run.micro_batch, run.sequence};
+  const StepRates rates = step_rates(measure_work(shape, {.micro_batch = micro_batch,
+                                                          .on_device = on_device,
+                                                          .products = true,
+                                                          .attention = true,
+                                                          .copy = true,
+                                                          .seconds = run.floor_s}));
+  const double seconds = floor_seconds(shape, micro_batch.tokens(), run.accumulate, size_of(DType::bf16), rates);
+  row["floor_tokens_per_s_per_gpu"] = static_cast<double>(micro_batch.tokens() * run.accumulate) / seconds;
+  row["floor_parts"] = {{"products_s", rates.products_s},
+                        {"attention_s", rates.attention_s},
+                        {"elementwise_bytes", elementwise_bytes(shape, micro_batch.tokens(), size_of(DType::bf16))},
+                        {"update_bytes", update_bytes(shape, size_of(DType::bf16))},
+                        {"copy_bytes_per_s", rates.copy_bytes_per_s}};
+}
+
 }  // namespace
 
 void prepare_training_run(const TrainingRun& run, int ranks, const std::filesystem::path& folder) {
@@ -151,6 +170,7 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
   }
   if (comm.rank() != 0) return {};
   Row row = row_of(run, plan, seen, comm.world_size());
+  if (run.floor_s > 0) add_floor(run, on_device, row);
   return row;
 }
 

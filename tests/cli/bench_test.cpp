@@ -20,8 +20,8 @@ class Bench : public ::testing::Test {
     command.insert(command.end(), arguments.begin(), arguments.end());
     return run(command, {{"TMPDIR", (folder_.path() / "tmp").string()}});
   }
-  ProcessResult train(const std::vector<std::string>& more) const {
-    std::vector<std::string> arguments{"train",   "--model", "tiny",      "--seq", "32",       "--micro-batch",    "2",
+  ProcessResult train(const std::vector<std::string>& more, const std::string& model = "tiny") const {
+    std::vector<std::string> arguments{"train",   "--model", model,       "--seq", "32",       "--micro-batch",    "2",
                                        "--steps", "5",       "--warm-up", "2",     "--output", row_file().string()};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return bench(arguments);
@@ -67,6 +67,30 @@ TEST_F(Bench, TrainsOnSeveralRanksAndTakesOverrides) {
   EXPECT_EQ(row["param_dtype"], "fp32");
   EXPECT_EQ(row["recompute"], "full");
   EXPECT_EQ(row["clip"], 0);
+}
+
+TEST_F(Bench, TimesThePartsOfAStepAndTheFloorThatTheyMake) {
+  for (const char* model : {"tiny", "tiny-gpt2"}) {
+    double products_s = 0;
+    for (const char* kind : {"gemm", "attention"}) {
+      const ProcessResult result = bench({kind, "--model", model, "--seq", "32", "--micro-batch", "2", "--device",
+                                          "cpu", "--seconds", "0.01", "--output", row_file().string()});
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      const auto rows = nlohmann::json::parse(read_file(row_file()))["rows"];
+      EXPECT_EQ(rows.size(), std::string(kind) == "gemm" ? 15u : 2u);
+      for (const auto& row : rows) {
+        EXPECT_GT(row["flops_per_s"], 1e6) << row;
+        EXPECT_NE(result.out.find(row["part"].get<std::string>()), std::string::npos) << result.out;
+        if (std::string(kind) == "gemm") products_s += row["times"].get<double>() * row["seconds"].get<double>();
+      }
+    }
+    const ProcessResult result = train({"--device", "cpu", "--floor", "0.01"}, model);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto row = nlohmann::json::parse(read_file(row_file()));
+    const double floor_s = 64 / row["floor_tokens_per_s_per_gpu"].get<double>();
+    EXPECT_GT(floor_s, row["floor_parts"]["products_s"].get<double>());
+    EXPECT_GT(floor_s, products_s / 30);  // machines that tests share are anything between idle and busy
+  }
 }
 
 TEST_F(Bench, SaysWhatItCannotRun) {
