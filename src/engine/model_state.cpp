@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
+#include "base/cpu.h"
 #include "base/random.h"
 #include "kernels/device.h"
 #include "kernels/kernels.h"
@@ -11,6 +13,24 @@
 namespace trireme::engine {
 
 using schedule::BufferKind;
+
+namespace {
+
+constexpr std::int64_t kWorthThreads = 1 << 20;  // elements
+
+// work(begin, end) for rows that make up all of them, on every processor where there is much to do.
+template <class Work>
+void in_parallel(std::int64_t rows, std::int64_t numel, const Work& work) {
+  const std::int64_t threads = numel < kWorthThreads ? 1 : std::min<std::int64_t>(rows, count_cpus());
+  std::vector<std::thread> others;
+  for (std::int64_t i = 1; i < threads; ++i) {
+    others.emplace_back([&, i] { work(rows * i / threads, rows * (i + 1) / threads); });
+  }
+  work(0, rows / threads);
+  for (std::thread& other : others) other.join();
+}
+
+}  // namespace
 
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
                        const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
@@ -190,20 +210,21 @@ Tensor ModelState::view(int parameter, std::byte* weights) const {
 }
 
 void ModelState::initialize(std::uint64_t seed) {
-  for_each_piece([&](const HeldPiece& piece) {
-    if (piece.kind != StateKind::master) return;
+  for_each_piece(StateKind::master, [&](const HeldPiece& piece) {
     const Box& box = piece.box;
     const std::uint64_t stream = stream_id("init/" + piece.tensor.name);
-    float* out = piece.data;
-    for (std::int64_t row = box.row_begin; row < box.row_end; ++row, out += piece.row_stride) {
-      const auto count = static_cast<std::size_t>(box.columns());
-      if (piece.parameter.init == Init::normal) {
-        const auto first = static_cast<std::uint64_t>(row * piece.tensor.box.columns() + box.column_begin);
-        fill_normal(seed, stream, first, piece.parameter.init_std, {out, count});
-      } else {
-        std::fill_n(out, count, piece.parameter.init == Init::ones ? 1.0f : 0.0f);
+    in_parallel(box.rows(), box.numel(), [&](std::int64_t begin, std::int64_t end) {
+      float* out = piece.data + begin * piece.row_stride;
+      for (std::int64_t row = box.row_begin + begin; row < box.row_begin + end; ++row, out += piece.row_stride) {
+        const auto count = static_cast<std::size_t>(box.columns());
+        if (piece.parameter.init == Init::normal) {
+          const auto first = static_cast<std::uint64_t>(row * piece.tensor.box.columns() + box.column_begin);
+          fill_normal(seed, stream, first, piece.parameter.init_std, {out, count});
+        } else {
+          std::fill_n(out, count, piece.parameter.init == Init::ones ? 1.0f : 0.0f);
+        }
       }
-    }
+    });
   });
 }
 
@@ -220,20 +241,22 @@ void ModelState::write_weights(int group, std::byte* target) const {
 }
 
 void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& visit) const {
+  for (const StateKind kind : kinds_) for_each_piece(kind, visit);
+}
+
+void ModelState::for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const {
   std::vector<float> copy;
-  for (const StateKind kind : kinds_) {
-    for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-      const Range range = held(kind, g);
-      const bool is_copy = is_copied(kind, g);
-      if (is_copy) read(kind, g, copy);
-      float* first = is_copy ? copy.data() : data(kind, g);
-      for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
-        const ParameterSpec& parameter = chain_.parameters[piece.parameter];
-        visit({kind, parameter, parameter.logical[piece.logical], piece.box, first + (piece.flat_begin - range.begin),
-               piece.flat_row_stride});
-      }
-      if (is_copy) write(kind, g, copy);
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    const Range range = held(kind, g);
+    const bool is_copy = is_copied(kind, g);
+    if (is_copy) read(kind, g, copy);
+    float* first = is_copy ? copy.data() : data(kind, g);
+    for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
+      const ParameterSpec& parameter = chain_.parameters[piece.parameter];
+      visit({kind, parameter, parameter.logical[piece.logical], piece.box, first + (piece.flat_begin - range.begin),
+             piece.flat_row_stride});
     }
+    if (is_copy) write(kind, g, copy);
   }
 }
 

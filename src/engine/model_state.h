@@ -106,6 +106,7 @@ class ModelState {
     std::int64_t row_stride;
   };
   void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
+  void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const;
 
   std::int64_t allocated_bytes(schedule::Tier tier) const { return memory_of(tier).bytes(); }
 
