@@ -27,6 +27,7 @@ constexpr Kind kKinds[] = {
     {"train", "a known model on random tokens", run_bench_train},
     {"gemm", "its matrix products", run_bench_gemm},
     {"attention", "its attention", run_bench_attention},
+    {"models", "the known models as JSON", run_bench_models},
 };
 
 std::string kinds() {

@@ -1,4 +1,4 @@
-// `trireme bench gemm` and `trireme bench attention`: the parts of a known model's step by themselves.
+// `trireme bench gemm` and `trireme bench attention`: the parts of a known model's step by themselves; `bench models`.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -89,6 +89,30 @@ int run(const WorkBench& command) {
 }
 
 }  // namespace
+
+int run_bench_models(Arguments arguments) {
+  CLI::App app("Print the shapes of the models that `trireme bench` knows.", "trireme bench models");
+  parse(app, arguments);
+  nlohmann::ordered_json models;
+  for (const std::string& name : measure::all_known_models()) {
+    const measure::ModelShape s = measure::shape_of(measure::known_model(name, 1024));
+    models[name] = {{"hidden_size", s.C},
+                    {"intermediate_size", s.F},
+                    {"num_layers", s.L},
+                    {"num_heads", s.H},
+                    {"num_key_value_heads", s.K},
+                    {"head_dim", s.D},
+                    {"vocabulary_rows", s.V},
+                    {"gated", s.gated},
+                    {"tied", s.tied},
+                    {"parameters", s.parameters},
+                    {"matmul_weights", s.matmul_weights()},
+                    {"flops_per_token_at_1024", s.flops_per_token(1024)}};
+  }
+  print(models.dump(2) + "\n");
+  flush_output();
+  return 0;
+}
 
 int run_bench_gemm(Arguments arguments) {
   WorkBench command =

@@ -89,4 +89,10 @@ std::string known_model_names() {
   return names;
 }
 
+std::vector<std::string> all_known_models() {
+  std::vector<std::string> names;
+  for (const Known& known : kKnown) names.emplace_back(known.name);
+  return names;
+}
+
 }  // namespace trireme::measure

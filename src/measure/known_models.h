@@ -2,6 +2,7 @@
 // weights.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "models/model.h"
 
@@ -12,5 +13,7 @@ namespace trireme::measure {
 ModelConfig known_model(const std::string& name, std::int64_t T);
 
 std::string known_model_names();  // "llama-1b, llama-3b, ..."
+
+std::vector<std::string> all_known_models();  // those that only tests run too
 
 }  // namespace trireme::measure
