@@ -27,6 +27,7 @@ build:
 docs: build
 	$(build)/trireme config docs > docs/configuration.md
 	bench/table.py > docs/benchmarks.md
+	bench/performance.py > docs/performance.md
 
 bench:
 	bench/build_times.sh
