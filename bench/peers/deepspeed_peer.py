@@ -54,7 +54,7 @@ def main():
     system = f"deepspeed {deepspeed.__version__.strip()} zero{a.zero}" + ", optimizer on the CPU" * (a.offload == "cpu")
     job.print_row(a, seconds, system=system, strategy=f"zero{a.zero}", compile=a.compile, offload=a.offload, recompute="none",
                   param_dtype="bf16", master_dtype="fp32", reduce_dtype="bf16", moment_dtype="fp32")
-    torch.distributed.destroy_process_group()
+    job.leave()
 
 
 if __name__ == "__main__":

@@ -96,8 +96,7 @@ def main():
     words = ["torch", torch.__version__.partition("+")[0], a.mode, "compiled" if a.compile != "none" else "eager"]
     job.print_row(a, seconds, system=" ".join(words), strategy=a.mode, compile=a.compile, reshard=a.reshard, recompute=a.recompute,
                   param_dtype="bf16", master_dtype="fp32", reduce_dtype="fp32", moment_dtype="fp32")
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    job.leave()
 
 
 if __name__ == "__main__":
