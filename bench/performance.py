@@ -28,6 +28,10 @@ It is of one GPU by itself: what GPUs exchange is not in it.
 Speeds are medians over the steps after a warm-up, in brackets the tenth and the ninetieth percentile. Peak memory is all that is in use
 on the card, with what driver and libraries take. First step: from process start to the end of the first step, with warm caches and, where
 it was the first program of its call, cold.
+
+To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
+train`, `gemm`, `attention` (each has `--help`). For a machine without a compiler `bench/gpu_pack FOLDER` makes a folder to carry, and
+`FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it.
 """
 NOTHING = "Nothing has been measured yet.\n"
 
