@@ -90,7 +90,7 @@ void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record
 // Behind NORM: what STEP needs is made there, and what the host wants to know is sent.
 void Engine::report_of_device() {
   due_ = {step_options_.learning_rate, step_options_.step};
-  kernels::flat_table().set_update(&numbers_->squares, report_.loss_scale, options_.gradient_clipping,
+  kernels::flat_table().set_update(1, &numbers_->squares, report_.loss_scale, options_.gradient_clipping,
                                    &numbers_->update);
   kernels::copy(device_->numbers_on_host.at(0), numbers_, device_->numbers.bytes());
   device_->reported.record(device_->executor->stream(schedule::Lane::reduce));

@@ -85,6 +85,9 @@ void Event::record(const Stream& stream) const {
 void Event::synchronize() const {
   library().synchronize_event(handle_);
 }
+bool Event::is_reached() const {
+  return library().is_reached(handle_);
+}
 double seconds_between(const Event& first, const Event& second) {
   return library().seconds_between(first.handle(), second.handle());
 }
@@ -102,6 +105,9 @@ OnHost::~OnHost() {
 }
 const CudaLibrary* current_device() {
   return current;
+}
+void* current_stream() {
+  return library().native_stream();
 }
 
 Constants::~Constants() {

@@ -70,6 +70,7 @@ class Event {
   ~Event();
   void record(const Stream& stream) const;
   void synchronize() const;  // the host waits for it
+  bool is_reached() const;
   void* handle() const { return handle_; }
 
  private:
@@ -101,6 +102,7 @@ class OnHost {
 };
 // Of the calling thread; nullptr: its kernels run on the CPU.
 const CudaLibrary* current_device();
+void* current_stream();  // the calling thread's, as CUDA knows it: a cudaStream_t
 
 // Numbers that kernels read and nothing changes, here and, from the first time that a thread asks on a device, there.
 // Thread-safe.

@@ -136,6 +136,9 @@ struct Table {
 
   // accumulator += slot, or = slot if overwrite.
   void (*accumulate)(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
+  // The same with `count` slots, one after another; only the first overwrites. The list is on the host, what it points
+  // to is not, and is not the accumulator.
+  void (*accumulate_all)(std::int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite);
   void (*cast_from_float)(std::int64_t n, const float* x, T* y);
   void (*cast_to_float)(std::int64_t n, const T* x, float* y);
 };
@@ -209,8 +212,8 @@ struct FlatTable {
   // Adds to *sum the squares of n elements, f32 or bf16. Of runs that are cut at multiples of 256 elements, the sums'
   // sum is that of the whole. NaN and Inf pass through.
   void (*sum_of_squares)(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
-  // *update = update_of(squares->value(), ...).
-  void (*set_update)(const ExactSum* squares, double loss_scale, double max_norm, Update* update);
+  // *update = update_of(the sum of `count` parts of squares, in order, ...).
+  void (*set_update)(int count, const ExactSum* squares, double loss_scale, double max_norm, Update* update);
   // out[B, T]: the first position that each may see when it sees `window` positions at most, itself among them, and
   // none before starts. past[b]: positions of the row's sequence before these; null: none.
   void (*first_in_window)(std::int64_t B, std::int64_t T, std::int64_t window, const std::int32_t* starts,

@@ -66,6 +66,8 @@ void cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, con
 template <class T>
 void accumulate(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
 template <class T>
+void accumulate_all(std::int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite);
+template <class T>
 void cast_from_float(std::int64_t n, const float* x, T* y);
 template <class T>
 void cast_to_float(std::int64_t n, const T* x, float* y);
@@ -76,7 +78,7 @@ void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& 
 void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
 void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run);
 void sum_of_squares(std::int64_t n, const void* x, DType dtype, ExactSum* sum);
-void set_update(const ExactSum* squares, double loss_scale, double max_norm, Update* update);
+void set_update(int count, const ExactSum* squares, double loss_scale, double max_norm, Update* update);
 void first_in_window(std::int64_t B, std::int64_t T, std::int64_t window, const std::int32_t* starts,
                      const std::int32_t* past, std::int32_t* out);
 

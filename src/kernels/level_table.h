@@ -29,6 +29,7 @@ constexpr Table<T> make_table() {
           .cross_entropy = cross_entropy<T>,
           .cross_entropy_loss = cross_entropy_loss<T>,
           .accumulate = accumulate<T>,
+          .accumulate_all = accumulate_all<T>,
           .cast_from_float = cast_from_float<T>,
           .cast_to_float = cast_to_float<T>};
 }

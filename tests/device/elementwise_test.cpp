@@ -1,4 +1,6 @@
 // Sums, scales and casts have the bits of the CPU's; the cap of logits is the formula's.
+#include <memory>
+
 #include "device/shifted.h"
 
 namespace trireme::kernels {
@@ -66,6 +68,35 @@ TEST_F(DeviceElementwise, AccumulationAndCastsHaveTheBitsOfTheCpu) {
       EXPECT_TRUE(same_bits(written[1], copied));
       EXPECT_TRUE(same_bits(written[2], copied));
       EXPECT_TRUE(same_bits(rounded[0], cast));
+    }
+  });
+}
+
+TEST_F(DeviceElementwise, AccumulationOfManySlotsIsOneAfterAnother) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for_each_type([&]<class T>() {
+    for (const int count : {1, 2, 3, 8, 9, 17}) {
+      SCOPED_TRACE(count);
+      constexpr std::int64_t n = 5003;
+      std::vector<std::vector<T>> slots;
+      std::vector<const T*> list;
+      for (int i = 0; i < count; ++i) list.push_back(slots.emplace_back(numbers.normal<T>(n)).data());
+      const auto before = numbers.normal<float>(n);
+      const Arrays<float> written = same_anywhere([&](std::int64_t shift) {
+        std::vector<std::unique_ptr<Shifted<T>>> there;
+        std::vector<const T*> on_device;
+        for (const auto& slot : slots) on_device.push_back(*there.emplace_back(new Shifted<T>(slot, shift)));
+        const Shifted<float> sum(before, shift), fresh(n, shift);
+        table<T>().accumulate_all(n, count, on_device.data(), sum, false);
+        table<T>().accumulate_all(n, count, on_device.data(), fresh, true);
+        return Arrays<float>{sum.host(), fresh.host()};
+      });
+      std::vector<float> sum = before, fresh(n);
+      table<T>(level()).accumulate_all(n, count, list.data(), sum.data(), false);
+      table<T>(level()).accumulate_all(n, count, list.data(), fresh.data(), true);
+      EXPECT_TRUE(same_bits(written[0], sum));
+      EXPECT_TRUE(same_bits(written[1], fresh));
     }
   });
 }

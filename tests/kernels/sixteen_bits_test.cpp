@@ -75,6 +75,12 @@ TYPED_TEST(SixteenBits, AccumulateAddsOrOverwrites) {
     table<T>(level).accumulate(37, slot.data(), sum.data(), true);
     EXPECT_EQ(sum, std::vector<float>(37, 1.5f));
     table<T>(level).accumulate(0, nullptr, nullptr, false);
+    const std::vector<T> other(37, T(2.0f));
+    const T* const both[] = {slot.data(), other.data()};
+    table<T>(level).accumulate_all(37, 2, both, sum.data(), false);
+    EXPECT_EQ(sum, std::vector<float>(37, 5.0f));
+    table<T>(level).accumulate_all(37, 2, both, sum.data(), true);
+    EXPECT_EQ(sum, std::vector<float>(37, 3.5f));
   }
 }
 

@@ -59,6 +59,11 @@ void accumulate(int64_t n, const T* slot, float* accumulator, bool overwrite) {
 }
 
 template <class T>
+void accumulate_all(int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite) {
+  for (int i = 0; i < count; ++i) accumulate(n, slots[i], accumulator, overwrite && i == 0);
+}
+
+template <class T>
 void cast_from_float(int64_t n, const float* x, T* y) {
   if constexpr (kIsDouble<T>) {
     for (int64_t i = 0; i < n; ++i) y[i] = x[i];
@@ -86,12 +91,13 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   }
 }
 
-#define TRIREME_INSTANCES(T)                                     \
-  template void add(int64_t, const T*, const T*, T*);            \
-  template void scale(int64_t, double, T*);                      \
-  template void soft_cap(int64_t, int64_t, int64_t, double, T*); \
-  template void accumulate(int64_t, const T*, float*, bool);     \
-  template void cast_from_float(int64_t, const float*, T*);      \
+#define TRIREME_INSTANCES(T)                                                 \
+  template void add(int64_t, const T*, const T*, T*);                        \
+  template void scale(int64_t, double, T*);                                  \
+  template void soft_cap(int64_t, int64_t, int64_t, double, T*);             \
+  template void accumulate(int64_t, const T*, float*, bool);                 \
+  template void accumulate_all(int64_t, int, const T* const*, float*, bool); \
+  template void cast_from_float(int64_t, const float*, T*);                  \
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -4,8 +4,10 @@
 
 namespace trireme::kernels::TRIREME_LEVEL {
 
-void set_update(const ExactSum* squares, double loss_scale, double max_norm, Update* update) {
-  *update = update_of(squares->value(), loss_scale, max_norm);
+void set_update(int count, const ExactSum* squares, double loss_scale, double max_norm, Update* update) {
+  ExactSum sum;
+  for (int i = 0; i < count; ++i) sum.add(squares[i]);
+  *update = update_of(sum.value(), loss_scale, max_norm);
 }
 
 void first_in_window(int64_t B, int64_t T, int64_t window, const int32_t* starts, const int32_t* past, int32_t* out) {

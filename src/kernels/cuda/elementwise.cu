@@ -30,6 +30,33 @@ struct SoftCap {
   }
 };
 
+constexpr int kMostSlots = 8;
+template <class N>
+struct Slots {
+  const N* at[kMostSlots];
+};
+
+// sum[i] (+)= slots[0][i], slots[1][i], ...: each is read once.
+template <int kWidth, bool kAligned, class N>
+__global__ void accumulate_all_kernel(int64_t n, int count, Slots<N> slots, float* sum, bool overwrite) {
+  const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kWidth;
+  if (i >= n) return;
+  Neighbours<N, kWidth> x[kMostSlots];
+#pragma unroll
+  for (int slot = 0; slot < kMostSlots; ++slot) {
+    if (slot < count) x[slot] = load<kWidth, kAligned>(slots.at[slot] + i, n - i);
+  }
+  Floats<kWidth> total = overwrite ? floats(x[0]) : load_floats<kWidth, kAligned>(sum + i, n - i);
+#pragma unroll
+  for (int slot = 0; slot < kMostSlots; ++slot) {
+    if (slot >= count || (overwrite && slot == 0)) continue;
+    const Floats<kWidth> values = floats(x[slot]);
+#pragma unroll
+    for (int j = 0; j < kWidth; ++j) total.at[j] += values.at[j];
+  }
+  store<kAligned>(sum + i, n - i, total);
+}
+
 }  // namespace
 
 template <class T>
@@ -56,6 +83,28 @@ void accumulate(int64_t n, const T* slot, float* accumulator, bool overwrite) {
 }
 
 template <class T>
+void accumulate_all(int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite) {
+  using N = Native<T>;
+  constexpr int kWidth = kWidthOf<float, N>, kThreads = 256;
+  if (n == 0) return;
+  for (int first = 0; first < count; first += kMostSlots) {
+    Slots<N> some{};
+    const int size = std::min(kMostSlots, count - first);
+    bool aligned = are_aligned<kWidth>(0, accumulator);
+    for (int slot = 0; slot < size; ++slot) {
+      some.at[slot] = native(slots[first + slot]);
+      aligned = aligned && are_aligned<kWidth>(0, some.at[slot]);
+    }
+    with_bool(aligned, [&]<class Aligned>(Aligned) {
+      accumulate_all_kernel<kWidth, Aligned::value>
+          <<<static_cast<unsigned>(ceil_div(n, kWidth * kThreads)), kThreads, 0, current().stream>>>(
+              n, size, some, accumulator, overwrite && first == 0);
+    });
+    TRIREME_CUDA_LAUNCHED("accumulate_all");
+  }
+}
+
+template <class T>
 void cast_from_float(int64_t n, const float* x, T* y) {
   map("cast_from_float", n, Same{}, y, x);
 }
@@ -70,6 +119,7 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   template void scale(int64_t, double, T*);                      \
   template void soft_cap(int64_t, int64_t, int64_t, double, T*); \
   template void accumulate(int64_t, const T*, float*, bool);     \
+  template void accumulate_all(int64_t, int, const T* const*, float*, bool); \
   template void cast_from_float(int64_t, const float*, T*);      \
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)

@@ -95,7 +95,7 @@ struct Answer {
   }
 };
 
-// Of a stream: cuDNN's handle, and memory for the largest question so far.
+// Of a device's stream: cuDNN's handle, and memory for the largest question so far.
 struct Fused {
   cudnnHandle_t handle = nullptr;
   std::byte* memory = nullptr;
@@ -105,9 +105,9 @@ struct Fused {
 
 Fused& fused_of(StreamState& state) {
   static std::mutex mutex;
-  static std::unordered_map<cudaStream_t, Fused> all;
+  static std::map<std::pair<int, cudaStream_t>, Fused> all;
   const std::lock_guard lock(mutex);
-  Fused& fused = all[state.stream];
+  Fused& fused = all[{state.device, state.stream}];
   if (fused.handle == nullptr) {
     check(cudnnCreate(&fused.handle), "cudnnCreate");
     check(cudnnSetStream(fused.handle, state.stream), "cudnnSetStream");

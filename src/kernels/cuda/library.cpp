@@ -1,5 +1,6 @@
 #include "kernels/cuda/library.h"
 
+#include <map>
 #include <mutex>
 
 #include "base/error.h"
@@ -35,12 +36,13 @@ std::byte* workspace(StreamState& state) {
   return state.workspace;
 }
 
+// One a device, for the life of the process.
 cublasLtHandle_t cublas() {
-  static const cublasLtHandle_t handle = [] {
-    cublasLtHandle_t made = nullptr;
-    TRIREME_CUDA(cublasLtCreate(&made));
-    return made;
-  }();
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles[current().device];
+  if (handle == nullptr) TRIREME_CUDA(cublasLtCreate(&handle));
   return handle;
 }
 
@@ -164,6 +166,15 @@ void record(void* event, void* stream) {
 void synchronize_event(void* event) {
   TRIREME_CUDA(cudaEventSynchronize(event_of(event)));
 }
+bool is_reached(void* event) {
+  const cudaError_t status = cudaEventQuery(event_of(event));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();  // it is no error of the next call
+    return false;
+  }
+  check(status, "cudaEventQuery");
+  return true;
+}
 double seconds_between(void* first, void* second) {
   float milliseconds = 0;
   TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, event_of(first), event_of(second)));
@@ -174,6 +185,9 @@ void* set_stream(void* stream) {
   StreamState* before = current_state;
   current_state = static_cast<StreamState*>(stream);
   return before;
+}
+void* native_stream() {
+  return current().stream;
 }
 void copy(void* to, const void* from, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, current().stream));
@@ -207,8 +221,10 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .destroy_event = cuda::destroy_event,
                                        .record = cuda::record,
                                        .synchronize_event = cuda::synchronize_event,
+                                       .is_reached = cuda::is_reached,
                                        .seconds_between = cuda::seconds_between,
                                        .set_stream = cuda::set_stream,
+                                       .native_stream = cuda::native_stream,
                                        .copy = cuda::copy,
                                        .zero = cuda::zero,
                                        .f32 = &cuda::kFloatTable,

@@ -32,10 +32,12 @@ struct CudaLibrary {
   void (*destroy_event)(void* event);
   void (*record)(void* event, void* stream);
   void (*synchronize_event)(void* event);
+  bool (*is_reached)(void* event);
   double (*seconds_between)(void* first, void* second);
 
   // The calling thread's stream, and the one before.
   void* (*set_stream)(void* stream);
+  void* (*native_stream)();
   void (*copy)(void* to, const void* from, std::int64_t bytes);
   void (*zero)(void* memory, std::int64_t bytes);
 

@@ -4,8 +4,10 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-__global__ void update(const ExactSum* squares, double loss_scale, double max_norm, Update* update) {
-  const double sum = squares->high - squares->high == 0 ? squares->high + squares->low : squares->high;
+__global__ void update(int count, const ExactSum* squares, double loss_scale, double max_norm, Update* update) {
+  ExactSum all;
+  for (int i = 0; i < count; ++i) all.add(squares[i]);
+  const double sum = all.high - all.high == 0 ? all.high + all.low : all.high;
   const float norm = fabsf(static_cast<float>(sqrt(sum) / loss_scale));
   const bool finite = norm - norm == 0, clips = max_norm > 0 && norm > max_norm && finite;
   update->gradient_scale = (clips ? max_norm / (static_cast<double>(norm) + 1e-6) : 1.0) / loss_scale;
@@ -23,8 +25,8 @@ __global__ void window(std::int64_t n, std::int64_t T, std::int64_t width, const
 
 }  // namespace
 
-void set_update(const ExactSum* squares, double loss_scale, double max_norm, Update* result) {
-  update<<<1, 1, 0, current().stream>>>(squares, loss_scale, max_norm, result);
+void set_update(int count, const ExactSum* squares, double loss_scale, double max_norm, Update* result) {
+  update<<<1, 1, 0, current().stream>>>(count, squares, loss_scale, max_norm, result);
   TRIREME_CUDA_LAUNCHED("set_update");
 }
 
