@@ -1,4 +1,5 @@
-// Libraries of ours that are loaded when something of them is first asked for: libtrireme_torch.so, libtrireme_cuda.so.
+// Libraries that are loaded when something of them is first asked for: libtrireme_torch.so, libtrireme_cuda.so, and
+// NCCL's.
 #pragma once
 #include <mutex>
 #include <string>

@@ -34,6 +34,9 @@ class Communicator {
   // Frees every blocked wait of this rank within 200 ms and makes all later calls throw TR1102 with the reason.
   // Idempotent. Must be called on every rank of the set.
   virtual void abort(const std::string& reason) noexcept = 0;
+  // For who waits for something else: throws TR1102 after abort() of this rank, TR1101 after that of another which is
+  // known of here.
+  virtual void throw_if_aborted() const = 0;
 };
 
 // World of one: nothing to send to.

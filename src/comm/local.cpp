@@ -109,8 +109,23 @@ struct World {
     }
   }
 
+  // Remembers that this rank broke off, and why.
+  void break_off(int rank, const Closed& own, const Closed& peers) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!broken_off) broken_off.emplace(rank, own, peers);
+    }
+    close(rank, own, peers);
+  }
+
   const int world_size;
   std::vector<Mailbox> mailboxes;
+  struct BrokenOff {
+    int rank;
+    Closed own, peers;
+  };
+  mutable std::mutex mutex;
+  std::optional<BrokenOff> broken_off;  // the first
 };
 
 std::string place_of(int rank) {
@@ -173,8 +188,15 @@ class LocalCommunicator final : public Communicator {
 
   void abort(const std::string& reason) noexcept override {
     const std::lock_guard lock(closing_);
-    world_->close(rank_, {1102, "communication was broken off: " + reason},
-                  {1101, place_of(rank_) + " broke off: " + reason});
+    world_->break_off(rank_, {1102, "communication was broken off: " + reason},
+                      {1101, place_of(rank_) + " broke off: " + reason});
+  }
+  void throw_if_aborted() const override {
+    const std::lock_guard lock(world_->mutex);
+    if (!world_->broken_off) return;
+    const auto& [rank, own, peers] = *world_->broken_off;
+    const Closed& mine = rank == rank_ ? own : peers;
+    throw Error(mine.code, place_of(rank_), mine.message);
   }
 
  private:

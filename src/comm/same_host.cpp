@@ -171,6 +171,7 @@ class SameHostCommunicator final : public Communicator {
     shared_->links.close(reason);
     inner_->abort(reason);
   }
+  void throw_if_aborted() const override { shared_->links.throw_if_closed(); }
 
  private:
   void check_peer(int peer) const {

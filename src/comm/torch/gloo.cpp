@@ -53,7 +53,7 @@ class Group {
 
   // Starts a transfer; finish() must follow.
   WorkPtr start(bool sends, const std::byte* bytes, std::size_t count, int peer, int tag) {
-    if (const auto reason = aborted()) throw aborted_error(*reason);
+    throw_if_aborted();
     std::vector<at::Tensor> tensors{as_tensor(bytes, count)};
     WorkPtr work;
     try {
@@ -65,6 +65,10 @@ class Group {
     under_way_.insert(work);
     if (aborted_) work->abort();
     return work;
+  }
+
+  void throw_if_aborted() const {
+    if (const auto reason = aborted()) throw aborted_error(*reason);
   }
 
   void finish(const WorkPtr& work) {
@@ -177,6 +181,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
+  void throw_if_aborted() const override { group_->throw_if_aborted(); }
 
  private:
   // The n-th transfer of a pair carries tag n on both ends: Gloo matches by tag.
