@@ -259,6 +259,10 @@ DType compute_dtype_of(config::MixedPrecision precision) {
   return DType::f32;
 }
 
+// Rows of logits at once: enough to fill a device, and few sums of the head's gradient, which is read and written for
+// each.
+constexpr std::int64_t kLossChunkOnDevices = 4096;
+
 }  // namespace
 
 ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
@@ -266,6 +270,9 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
   TRIREME_CHECK(model != nullptr || plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
+  if (plan.training.device == config::Device::cuda) {
+    std::visit([](auto& known) { known.loss_chunk_tokens = kLossChunkOnDevices; }, run.model);
+  }
   run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);
   run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;
