@@ -78,8 +78,10 @@ int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& envir
   comm::Membership membership = comm::join(environment, {.timeout_s = plan.distributed.timeout_seconds,
                                                          .same_host_memory = plan.distributed.same_host_memory});
   try {
-    train::Trainer trainer(
-        plan, {.comm = membership.comm.get(), .stop = &stop_requested, .local_ranks = environment.local_world_size});
+    train::Trainer trainer(plan, {.comm = membership.comm.get(),
+                                  .stop = &stop_requested,
+                                  .local_ranks = environment.local_world_size,
+                                  .local_rank = environment.local_rank});
     return trainer.run().stopped ? 75 : 0;
   } catch (const std::exception& error) {
     throw membership.fail(error);

@@ -7,7 +7,6 @@
 
 #include "base/failpoint.h"
 #include "chain/forward.h"
-#include "comm/subset.h"
 #include "engine/gradient_sum.h"
 #include "engine/on_device.h"
 #include "kernels/device.h"
@@ -43,16 +42,17 @@ std::vector<std::pair<std::int64_t, std::int64_t>> find_gaps(const StorageGroup&
   return gaps;
 }
 
-void gather_slices(comm::Communicator& ranks, const std::byte* mine, std::byte* whole, std::int64_t slice_bytes) {
-  const auto size = static_cast<std::size_t>(slice_bytes);
-  comm::all_gather(ranks, {mine, size}, {whole, size * static_cast<std::size_t>(ranks.world_size())});
+// Memory is taken on the thread's device.
+const EngineOptions& at_its_device(const EngineOptions& options) {
+  if (options.device >= 0) kernels::use_device(options.device);
+  return options;
 }
 
 }  // namespace
 
 Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communicator& comm)
     : chain_(chain),
-      options_(options),
+      options_(at_its_device(options)),
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank()),
@@ -77,30 +77,8 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
   }
 }
 
-// From collectives that will not complete.
-void Engine::free_peers() {
-  comm_.abort("rank " + std::to_string(comm_.rank()) + " failed in a step");
-}
-
-void Engine::make_subsets() {
-  const schedule::Options& options = plan_.options;
-  if (options.replicas == 1) return;
-  std::vector<int> same_replica, same_slice;
-  for (int rank = 0; rank < options.world_size; ++rank) {
-    if (options.replica_of(rank) == options.replica_of(comm_.rank())) same_replica.push_back(rank);
-    if (options.slice_of(rank) == options.slice_of(comm_.rank())) same_slice.push_back(rank);
-  }
-  shards_ = comm::make_subset(comm_, std::move(same_replica));
-  replicas_ = comm::make_subset(comm_, std::move(same_slice));
-}
-
-comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
-  if (scope == schedule::Scope::shards && shards_) return *shards_;
-  if (scope == schedule::Scope::replicas && replicas_) return *replicas_;
-  return comm_;
-}
-
 Engine::~Engine() {
+  leave_device();
   kernels::release_library_memory();
 }
 
@@ -254,7 +232,7 @@ void Engine::run(int program, int index) {
     case Op::recompute:
     case Op::backward: return run_compute(instruction, bound);
     case Op::accumulate: return run_accumulate(instruction, bound);
-    case Op::reduce: return run_reduce(instruction, bound);
+    case Op::reduce: return run_reduce(instruction, bound.slot);
     case Op::gather: return run_gather(instruction, bound);
     case Op::release: return;
     case Op::report: return device_ != nullptr ? report_of_device() : run_report();
@@ -264,21 +242,6 @@ void Engine::run(int program, int index) {
     case Op::fetch: return run_copy(bound);
     case Op::snapshot: return state_.take_snapshot(instruction.group);
   }
-}
-
-// What others need of it to go on.
-void Engine::skip_collective(const Instruction& instruction) {
-  if (instruction.op == Op::count) report_.valid_tokens = 1;
-}
-
-void Engine::run_count() {
-  std::int64_t own = 0;
-  for (const Batch& batch : batches_) {
-    own += count_labels(batch);
-  }
-  std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
-  comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  for (const std::int64_t count : all) report_.valid_tokens += count;
 }
 
 void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
@@ -317,33 +280,6 @@ void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) 
                instruction.first);
 }
 
-void Engine::run_reduce(const Instruction& instruction, const Bound& bound) {
-  failpoint("engine.reduce", comm_.rank());
-  using enum schedule::ReduceKind;
-  const StorageGroup& group = plan_.groups[instruction.group];
-  comm::Communicator& ranks = ranks_of(instruction.scope);
-  std::byte* accumulator = state_.accumulator(instruction.group);
-  const DType dtype = state_.accumulator_dtype();
-  const std::int64_t slice_bytes = group.slice_numel() * size_of(dtype);
-  switch (instruction.reduce) {
-    case reduce_scatter: {
-      // Where whole sums are kept, this rank's slice of them.
-      const bool whole = !plan_.chain.groups[instruction.group].shards_gradients;
-      std::byte* sum = accumulator + (whole ? ranks.rank() * slice_bytes : 0);
-      comm::ordered_reduce_scatter(ranks, bound.slot, reduce_types_, sum, group.slice_numel(), instruction.participants,
-                                   instruction.first);
-      return;
-    }
-    case scatter_sums: return comm::ordered_scatter_sums(ranks, accumulator, dtype, group.slice_numel());
-    case all_gather: return gather_slices(ranks, accumulator + ranks.rank() * slice_bytes, accumulator, slice_bytes);
-    case all_reduce: return comm::ordered_all_reduce(ranks, accumulator, dtype, group.numel);
-    case sum_replicas:
-      return comm::ordered_all_reduce(ranks, state_.updated_accumulator(instruction.group), dtype, group.slice_numel());
-    case none: break;
-  }
-  TRIREME_CHECK(false, "REDUCE without a kind");
-}
-
 void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
   failpoint("engine.gather", comm_.rank());
   gather_weights(instruction.group, bound.source,
@@ -352,13 +288,6 @@ void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
 
 void Engine::run_copy(const Bound& bound) {
   std::memcpy(bound.target, bound.source, bound.copied_bytes);
-}
-
-// This rank's slice and those of the others.
-void Engine::gather_weights(int group, const std::byte* slice, std::byte* whole) {
-  comm::Communicator& ranks = ranks_of(schedule::Scope::shards);
-  const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
-  gather_slices(ranks, slice, whole, bytes);
 }
 
 void Engine::run_step(const Instruction& instruction, const Bound& bound) {

@@ -181,10 +181,15 @@ class Engine {
   struct OnDevice;  // what it has beside plan and state where it runs on a device
   void move_to_device();
   void run_on_device(std::size_t program, std::span<schedule::Span> record);
+  void finish_step_on_device();
   void report_of_device();
+  void record_report();
+  void check_peers();
+  void leave_device() noexcept;
   const Batch& batch_on_device(int round) const;
   void wait_for_device() const;
-  LossResult evaluate_on_device(const Batch& batch);
+  LossResult evaluate_on_device(const Batch* batch);
+  void gather_for_others();
   void evaluate(const Batch& batch, double* sum);
   void check(std::span<const Batch> batches);
   void free_peers();
@@ -197,7 +202,9 @@ class Engine {
   void skip_collective(const schedule::Instruction& instruction);
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
-  void run_reduce(const schedule::Instruction& instruction, const Bound& bound);
+  void run_reduce(const schedule::Instruction& instruction, const std::byte* slot);
+  template <class Ranks>
+  void reduce(Ranks& ranks, const schedule::Instruction& instruction, const std::byte* slot);
   void run_report();
   void run_norm();
   void find_non_finite();

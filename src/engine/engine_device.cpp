@@ -17,7 +17,6 @@ void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
   const auto refuse = [](const char* what, const char* remedy) {
     throw Error(2240, "device", std::string(what) + " does not run on CUDA devices yet", remedy);
   };
-  if (options.split.num_data_ranks > 1) refuse("training on several ranks", "use one rank, or the CPU");
   if (options.offload_optimizer || options.offload_parameters || options.offload_inputs) {
     refuse("offloading", "leave it out, or use the CPU");
   }
@@ -44,8 +43,50 @@ void Engine::move_to_device() {
   device_->arrays = Memory(rounds * device_->round_bytes, MemoryKind::device);
   device_->arrays_on_host = Memory(rounds * device_->round_bytes, MemoryKind::pinned);
   device_->batches.resize(static_cast<std::size_t>(rounds));
+  std::function<void()> check;
+  if (comm_.world_size() > 1) {
+    check = [this] { check_peers(); };
+    device_->arrived = Memory(plan_.memory_by_owner.at("collectives"), MemoryKind::device);
+    device_->parts =
+        Memory(comm_.world_size() * static_cast<std::int64_t>(sizeof(kernels::ExactSum)), MemoryKind::device);
+    device_->shards = std::make_unique<DeviceRanks>(ranks_of(schedule::Scope::shards), device_->arrived);
+    if (replicas_) device_->replicas = std::make_unique<DeviceRanks>(*replicas_, device_->arrived);
+  }
   device_->executor = std::make_unique<DeviceExecutor>(
-      plan_.programs, [this](int program, int instruction) { run(program, instruction); });
+      plan_.programs, [this](int program, int instruction) { run(program, instruction); }, std::move(check));
+}
+
+void Engine::OnDevice::throw_if_failed() const {
+  for (const auto* ranks : {&shards, &replicas}) {
+    if (*ranks) (*ranks)->throw_if_failed();
+  }
+}
+
+void Engine::OnDevice::abort() const noexcept {
+  for (const auto* ranks : {&shards, &replicas}) {
+    if (*ranks) (*ranks)->abort();
+  }
+}
+
+// While the host waits for the device, which may wait for a peer that never comes.
+void Engine::check_peers() {
+  try {
+    comm_.throw_if_aborted();
+    device_->throw_if_failed();
+  } catch (...) {
+    free_peers();
+    throw;
+  }
+}
+
+// What was issued must have ended before the memory goes that it works on.
+void Engine::leave_device() noexcept {
+  if (device_ == nullptr) return;
+  try {
+    wait_for_device();
+  } catch (const std::exception&) {
+    device_->abort();
+  }
 }
 
 Batch Engine::OnDevice::upload(const Batch& batch, std::size_t round) const {
@@ -74,12 +115,24 @@ Batch Engine::OnDevice::upload(const Batch& batch, std::size_t round) const {
 }
 
 void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record) {
-  kernels::use_device(options_.device);
-  for (std::size_t k = 0; k < batches_.size(); ++k) {
-    if (batches_[k].shape.batch > 0) device_->batches[k] = device_->upload(batches_[k], k);
+  try {
+    kernels::use_device(options_.device);
+    const bool is_step = plan_.programs[program].pass != schedule::Pass::drain;
+    for (std::size_t k = 0; is_step && k < batches_.size(); ++k) {
+      if (batches_[k].shape.batch > 0) device_->batches[k] = device_->upload(batches_[k], k);
+    }
+    device_->executor->run(static_cast<int>(program), record);
+    if (is_step) finish_step_on_device();
+  } catch (...) {
+    free_peers();
+    throw;
   }
-  device_->executor->run(static_cast<int>(program), record);
-  device_->reported.synchronize();
+}
+
+// The one time in a step that the host waits.
+void Engine::finish_step_on_device() {
+  device_->executor->wait_for(device_->reported);
+  if (step_options_.silent) return;
   std::memcpy(&own_, device_->numbers_on_host.at(0), sizeof(own_));
   std::memcpy(own_losses_.data(), device_->numbers_on_host.at(sizeof(own_)), own_losses_.size() * sizeof(double));
   if (!std::isfinite(own_.squares.value())) wait_for_device();
@@ -87,12 +140,23 @@ void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record
   run_report();
 }
 
-// Behind NORM: what STEP needs is made there, and what the host wants to know is sent.
+// Behind NORM: what STEP needs is made there, of all ranks' slices, and what the host wants to know is sent.
 void Engine::report_of_device() {
   due_ = {step_options_.learning_rate, step_options_.step};
-  kernels::flat_table().set_update(1, &numbers_->squares, report_.loss_scale, options_.gradient_clipping,
-                                   &numbers_->update);
+  const kernels::ExactSum* squares = &numbers_->squares;
+  int parts = 1;
+  if (plan_.updates_slices()) {
+    DeviceRanks& ranks = device_->ranks_of(schedule::Scope::shards);
+    ranks.all_gather(reinterpret_cast<const std::byte*>(squares), device_->parts.at(0), sizeof(kernels::ExactSum));
+    squares = reinterpret_cast<const kernels::ExactSum*>(device_->parts.at(0));
+    parts = ranks.world_size();
+  }
+  kernels::flat_table().set_update(parts, squares, report_.loss_scale, options_.gradient_clipping, &numbers_->update);
   kernels::copy(device_->numbers_on_host.at(0), numbers_, device_->numbers.bytes());
+  record_report();
+}
+
+void Engine::record_report() {
   device_->reported.record(device_->executor->stream(schedule::Lane::reduce));
 }
 
@@ -104,16 +168,22 @@ void Engine::wait_for_device() const {
   if (device_ != nullptr) device_->executor->synchronize();
 }
 
-LossResult Engine::evaluate_on_device(const Batch& batch) {
+LossResult Engine::evaluate_on_device(const Batch* batch) {
   kernels::use_device(options_.device);
-  const Batch there = device_->upload(batch, 0);
-  LossResult result{.weight = count_labels(batch)};
+  wait_for_device();  // for weights that another lane gathers
   {
     const kernels::OnStream on(device_->executor->stream(schedule::Lane::compute));
-    evaluate(there, losses_);
+    if (batch == nullptr) {
+      gather_for_others();
+    } else {
+      evaluate(device_->upload(*batch, 0), losses_);
+    }
   }
   wait_for_device();
+  LossResult result;
+  if (batch == nullptr) return result;
   kernels::copy_now(&result.sum, losses_, sizeof(result.sum));
+  result.weight = count_labels(*batch);
   return result;
 }
 

@@ -59,16 +59,21 @@ const std::byte* Engine::fetch_to(std::byte* whole, int group) const {
 
 LossResult Engine::evaluate(const Batch* batch) {
   TRIREME_CHECK(!is_pending_, "an evaluation was asked for while a step is pending");
-  if (batch != nullptr && device_ != nullptr) return evaluate_on_device(*batch);
-  if (batch != nullptr) {
-    LossResult result;
-    evaluate(*batch, &result.sum);
-    result.weight = count_labels(*batch);
+  if (device_ != nullptr) return evaluate_on_device(batch);
+  LossResult result;
+  if (batch == nullptr) {
+    gather_for_others();
     return result;
   }
+  evaluate(*batch, &result.sum);
+  result.weight = count_labels(*batch);
+  return result;
+}
+
+// The part in an evaluation of a rank that has no batch.
+void Engine::gather_for_others() {
   Gathered gathered = nothing_gathered();
   for (std::size_t unit = 0; unit < chain_.units.size(); ++unit) gather_unit(unit, gathered);
-  return {};
 }
 
 // sum: where the units run, as batch.
@@ -92,6 +97,7 @@ void Engine::refresh_weights() {
     const schedule::GroupSpec& spec = plan_.chain.groups[group];
     if (spec.updates_slice_of_whole()) gather_weights(group, state_.updated_weights(group), state_.weights(group));
   }
+  wait_for_device();  // the next pass begins on any lane
 }
 
 std::int64_t Engine::allocated_bytes(schedule::Tier tier) const {
@@ -101,6 +107,7 @@ std::int64_t Engine::allocated_bytes(schedule::Tier tier) const {
 
 std::span<const float> Engine::gather_state(StateKind kind, int group, std::vector<float>& storage) {
   TRIREME_CHECK(!is_pending_, "the state was asked for while a step is pending");
+  wait_for_device();
   const auto held = static_cast<std::size_t>(state_.held(kind, group).size());
   const auto numel = static_cast<std::size_t>(plan_.groups[group].numel);
   std::vector<float> copy;
@@ -133,6 +140,7 @@ std::optional<Snapshot> Engine::snapshot() {
 
 std::span<const float> Engine::gather_state(const Snapshot& snapshot, StateKind kind, int group,
                                             std::vector<float>& storage) {
+  wait_for_device();
   const bool is_whole = snapshot.held(kind, group).size() == plan_.groups[group].numel;
   std::vector<float> copy;
   return gather_to_first(snapshot.read(kind, group, is_whole ? storage : copy), group, storage);

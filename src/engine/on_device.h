@@ -1,6 +1,7 @@
 // What an engine has on a device, beside its plan and state: streams, the step's batches, and numbers that it hands on.
 #pragma once
 #include "engine/device_executor.h"
+#include "engine/device_ranks.h"
 #include "engine/engine.h"
 
 namespace trireme::engine {
@@ -12,6 +13,16 @@ struct Engine::OnDevice {
   Memory arrays, arrays_on_host;    // of the batches, one round after another
   std::int64_t round_bytes = 0;
   std::vector<Batch> batches;
+  Memory parts;    // of the norm: each rank's, where they are slices
+  Memory arrived;  // of collectives
+  // Of a rank that is not alone: all, or those of its replica and those with its slice.
+  std::unique_ptr<DeviceRanks> shards, replicas;
+
+  DeviceRanks& ranks_of(schedule::Scope scope) const {
+    return scope == schedule::Scope::replicas ? *replicas : *shards;
+  }
+  void throw_if_failed() const;
+  void abort() const noexcept;
 
   // The batch's arrays on the device, as soon as the compute stream comes to it.
   Batch upload(const Batch& batch, std::size_t round) const;

@@ -2,6 +2,7 @@
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
+#include "engine/device_ranks.h"
 #include "engine/engine.h"
 #include "schedule/lower.h"
 #include "schedule/rank_classes.h"
@@ -160,6 +161,7 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
   const schedule::Options& options = plan.options;
   const comm::ReduceTypes types = reduce_types(chain, given);
   const comm::ReduceTypes sums{types.sum, types.sum, types.sum};
+  const auto scratch_bytes = given.device < 0 ? comm::ordered_scratch_bytes : device_scratch_bytes;
   for (const schedule::Instruction& instruction : plan.program().instructions) {
     if (instruction.op != schedule::Op::reduce) continue;
     using enum schedule::ReduceKind;
@@ -167,10 +169,10 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
     const int ranks = instruction.scope == schedule::Scope::replicas ? options.replicas : options.shard_ranks();
     std::int64_t bytes = 0;
     switch (instruction.reduce) {
-      case reduce_scatter: bytes = comm::ordered_scratch_bytes(types, slice, instruction.participants, ranks); break;
+      case reduce_scatter: bytes = scratch_bytes(types, slice, instruction.participants, ranks); break;
       case scatter_sums:
-      case all_reduce: bytes = comm::ordered_scratch_bytes(sums, slice, ranks, ranks); break;
-      case sum_replicas: bytes = comm::ordered_scratch_bytes(sums, (slice + ranks - 1) / ranks, ranks, ranks); break;
+      case all_reduce: bytes = scratch_bytes(sums, slice, ranks, ranks); break;
+      case sum_replicas: bytes = scratch_bytes(sums, (slice + ranks - 1) / ranks, ranks, ranks); break;
       case all_gather:
       case none: break;
     }

@@ -11,13 +11,17 @@
 
 namespace trireme::train {
 
-// How many ranks share the data, who says so, for messages: "--nproc-per-node", and how many are on one machine.
+// How many ranks share the data, who says so, for messages: "--nproc-per-node", how many are on one machine, and which
+// of these this one is.
 struct Ranks {
-  Ranks(int number, std::string origin = {}, int on_machine = 0)
-      : count(number), source(std::move(origin)), per_machine(on_machine == 0 ? number : on_machine) {}
+  Ranks(int number, std::string origin = {}, int on_machine = 0, int local = 0)
+      : count(number),
+        source(std::move(origin)),
+        per_machine(on_machine == 0 ? number : on_machine),
+        local_rank(local) {}
   int count;
   std::string source;
-  int per_machine;
+  int per_machine, local_rank;
 };
 
 // What a checkpoint says: its global batch wins over the plan's accumulation, its optimizer must be the plan's.

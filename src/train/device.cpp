@@ -11,15 +11,24 @@ std::string kernel_level_of(const config::Plan& plan) {
   return std::string(kernels::to_string(kernels::level()));
 }
 
-void check_device(const config::Plan& plan) {
+void check_device(const config::Plan& plan, const Ranks& ranks) {
   if (plan.training.device == config::Device::cpu) return;
   const auto origin = plan.origins.find("training.device");
   const std::string place = origin == plan.origins.end() ? "training.device" : origin->second.place;
-  if (kernels::num_devices() == 0) {
+  const int devices = kernels::num_devices();
+  if (devices == 0) {
     throw Error(3064, place, "training.device is cuda, but there is no CUDA device here: " + kernels::why_no_device(),
                 "use training.device=cpu, or a machine with a device and its driver");
   }
-  const kernels::DeviceFacts facts = kernels::device_facts(0);
+  if (ranks.local_rank >= devices) {
+    throw Error(3064, place,
+                "training.device is cuda, one device a rank, but of " + std::to_string(ranks.per_machine) +
+                    " ranks on this machine rank " + std::to_string(ranks.local_rank) + " sees " +
+                    std::to_string(devices) + (devices == 1 ? " CUDA device" : " CUDA devices"),
+                "start as many ranks as there are devices (`trireme launch --nproc-per-node " +
+                    std::to_string(devices) + "`); all ranks must see all of them in CUDA_VISIBLE_DEVICES");
+  }
+  const kernels::DeviceFacts facts = kernels::device_facts(ranks.local_rank);
   if (facts.major < 8) {
     throw Error(3064, place,
                 facts.name + " has compute capability " + std::to_string(facts.major) + "." +

@@ -3,13 +3,15 @@
 #include <string>
 
 #include "config/plan.h"
+#include "train/batch.h"
 
 namespace trireme::train {
 
 // What decides the bits of sums beside the number of threads: "avx512", "cuda".
 std::string kernel_level_of(const config::Plan& plan);
 
-// Throws Error TR3064 where the plan asks for a device and there is none, or one that the kernels do not run on.
-void check_device(const config::Plan& plan);
+// Throws Error TR3064 where the plan asks for devices and there is none for this rank, or one that the kernels do not
+// run on.
+void check_device(const config::Plan& plan, const Ranks& ranks);
 
 }  // namespace trireme::train

@@ -281,7 +281,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
   run.global_batch_size = batch.global_size();
   run.tokens_per_step = run.global_batch_size * plan.data.sequence_length;
   run.total_steps = total_steps_of(plan, run.global_batch_size, data, run.notices);
-  run.engine = {.device = plan.training.device == config::Device::cuda ? 0 : -1,
+  run.engine = {.device = plan.training.device == config::Device::cuda ? ranks.local_rank : -1,
                 .micro_batch = {batch.micro_batch_size, plan.data.sequence_length},
                 .split = {static_cast<int>(batch.num_micro_batches), world_size},
                 .reduce_each_micro_batch = plan.training.reduce_each_micro_batch,

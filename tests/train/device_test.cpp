@@ -1,6 +1,7 @@
 // Runs on a CUDA device beside those of the CPU, and beside themselves.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "base/failpoint.h"
@@ -82,6 +83,109 @@ TEST_F(DeviceTraining, AStepThatIsNotFiniteIsNamedOrSkipped) {
   expect_near(device.losses, cpu.losses, 1e-5);
   EXPECT_EQ(device.learning_rates, cpu.learning_rates);
   EXPECT_FALSE(std::isfinite(device.gradient_norms[1]));
+}
+
+TEST_F(DeviceTraining, RefusesMoreRanksThanThereAreDevices) {
+  TinyRun run = on_device({});
+  run.ranks = run.micro_batches = kernels::num_devices() + 1;
+  expect_error(3064, [&] { train_tiny(run); });
+}
+
+// Ranks are threads, each with a device.
+class SeveralDevices : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kernels::num_devices() < 2) GTEST_SKIP() << "these need two CUDA devices; here are " << kernels::num_devices();
+  }
+};
+
+TinyRun on_two(TinyRun run, const std::string& strategy) {
+  run.ranks = 2;
+  return with(on_device(std::move(run)), {"distributed.strategy=" + strategy});
+}
+
+TEST_F(SeveralDevices, HaveTheBitsOfOne) {
+  for (const bool bf16 : {false, true}) {
+    for (const int micro_batches : {2, 5}) {  // 5: in the last round one of them has nothing to do
+      const TinyRun run{.micro_batches = micro_batches, .steps = 6, .bf16 = bf16};
+      const TinyResult one = train_tiny(on_device(run));
+      for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op", "full_shard"}) {
+        SCOPED_TRACE(::testing::Message() << strategy << (bf16 ? ", bf16, " : ", fp32, ") << micro_batches);
+        const TinyResult two = train_tiny(on_two(run, strategy));
+        EXPECT_EQ(two.losses, one.losses);
+        EXPECT_EQ(two.gradient_norms, one.gradient_norms);
+        EXPECT_EQ(two.weights_digest, one.weights_digest);
+        EXPECT_TRUE(two.all_ranks_equal);
+      }
+    }
+  }
+}
+
+// Evaluations and saves in between, lanes that take turns, gathers that come late: the same bits.
+TEST_F(SeveralDevices, HaveThemHoweverTheyGather) {
+  const TinyRun run =
+      with({.micro_batches = 4, .steps = 6, .bf16 = true}, {"training.eval_interval=2", "checkpoint.save_interval=3"});
+  const TinyResult one = train_tiny(on_device(run));
+  for (const char* overlap : {"true", "false"}) {
+    for (const char* strategy : {"zero1", "zero3"}) {
+      SCOPED_TRACE(::testing::Message() << strategy << ", overlap_comm " << overlap);
+      const TinyResult two =
+          train_tiny(with(on_two(run, strategy), {std::string("distributed.overlap_comm=") + overlap,
+                                                  "distributed.gather_ahead=2", "distributed.gradient_slots=1"}));
+      EXPECT_EQ(two.losses, one.losses);
+      EXPECT_EQ(two.weights_digest, one.weights_digest);
+    }
+  }
+}
+
+// Sums of each rank first: another order, and the same on every rank.
+TEST_F(SeveralDevices, ReduceOnceAStepWhereTheyMay) {
+  const TinyRun run{.micro_batches = 4, .steps = 6, .reduce_each_micro_batch = false};
+  const TinyResult ddp = train_tiny(on_two(run, "ddp")), zero1 = train_tiny(on_two(run, "zero1"));
+  EXPECT_TRUE(ddp.all_ranks_equal);
+  EXPECT_EQ(zero1.losses, ddp.losses);
+  EXPECT_EQ(zero1.weights_digest, ddp.weights_digest);
+  expect_near(ddp.losses, train_tiny(on_device(run)).losses, 1e-4);
+}
+
+TEST_F(SeveralDevices, CheckpointsGoFromTwoToOne) {
+  const TemporaryFolder folder;
+  TinyRun run{.micro_batches = 4, .steps = 8, .bf16 = true, .output_dir = folder.path() / "run"};
+  run.stop_at = [](int, std::int64_t step) { return step == 3; };
+  EXPECT_TRUE(train_tiny(on_two(run, "zero3")).stopped);
+  run.stop_at = nullptr;
+  const TinyResult rest = train_tiny(on_device(run));
+  run.output_dir.clear();
+  EXPECT_EQ(rest.weights_digest, train_tiny(on_device(run)).weights_digest);
+}
+
+// Slices in every replica, summed over the replicas after the last micro-batch: another tree of the same sum.
+TEST_F(SeveralDevices, MayBeReplicasOfSlices) {
+  if (kernels::num_devices() < 4) GTEST_SKIP() << "this needs four CUDA devices; here are " << kernels::num_devices();
+  TinyRun run{.micro_batches = 6, .steps = 5};
+  const TinyResult one = train_tiny(on_device(run));
+  run.ranks = 4;
+  for (const char* strategy : {"hybrid_shard", "zero1", "zero2"}) {
+    SCOPED_TRACE(strategy);
+    const TinyRun replicas =
+        with(on_device(run), {std::string("distributed.strategy=") + strategy, "distributed.dp_replicate=2"});
+    const TinyResult four = train_tiny(replicas);
+    EXPECT_TRUE(four.all_ranks_equal);
+    EXPECT_EQ(four.weights_digest, train_tiny(replicas).weights_digest) << "the same run again";
+    expect_near(four.losses, one.losses, 1e-4);
+  }
+}
+
+// A rank that fails amid a step frees the other, whose stream and host wait for it.
+TEST_F(SeveralDevices, EndTogether) {
+  for (const char* strategy : {"ddp", "zero3"}) {
+    set_failpoints("engine.reduce=throw@rank1@9");
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_ANY_THROW(train_tiny(on_two({.micro_batches = 4}, strategy))) << strategy;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << strategy;
+    set_failpoints("");
+  }
+  EXPECT_EQ(train_tiny(on_two({.micro_batches = 4, .steps = 2}, "zero3")).last_step, 2) << "the devices are of use on";
 }
 
 // The CPU's run goes on from a device's checkpoint, whose numbers it has.

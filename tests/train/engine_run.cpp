@@ -18,7 +18,8 @@ EngineResult run_engines(const EngineRun& wanted) {
   EngineResult result;
   comm::run_ranks(tiny.ranks, [&](comm::Communicator& comm) {
     const data::Dataset dataset = train::open_training_data(plan);
-    train::ResolvedRun run = train::resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, tiny.ranks);
+    train::ResolvedRun run =
+        train::resolve(plan, {dataset.vocabulary(), dataset.num_samples()}, {tiny.ranks, "", 0, comm.rank()});
     wanted.change(run.engine);
     const Chain chain = make_chain(run.model, run.compute_dtype);
     engine::Engine engine(chain, run.engine, comm);

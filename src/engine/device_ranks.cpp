@@ -1,0 +1,139 @@
+#include "engine/device_ranks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/kernels.h"
+#include "layout/dispatch.h"
+
+namespace trireme::engine {
+namespace {
+
+using Pieces = std::vector<comm::Nccl::Piece>;
+
+// Parts that arrive at a time take no more: enough for the links to be at their rate, little beside a large group.
+constexpr std::int64_t kScratchBytes = std::int64_t{128} << 20;
+
+// Elements of each rank's part that travel at once, a multiple of 256.
+std::int64_t chunk_numel_of(int world_size, DType dtype) {
+  return std::max(kScratchBytes / world_size / size_of(dtype) / 256, std::int64_t{1}) * 256;
+}
+
+// None, unless where it is.
+std::byte* moved(const void* data, std::int64_t bytes) {
+  return static_cast<std::byte*>(const_cast<void*>(data)) + bytes;
+}
+
+void add_all(const std::vector<const std::byte*>& slots, DType dtype, std::int64_t numel, float* sum, bool overwrite) {
+  dispatch(dtype, [&]<class T>(T) {
+    std::vector<const T*> typed;
+    for (const std::byte* slot : slots) typed.push_back(reinterpret_cast<const T*>(slot));
+    kernels::table<T>().accumulate_all(numel, static_cast<int>(typed.size()), typed.data(), sum, overwrite);
+  });
+}
+
+}  // namespace
+
+// The first transfers make NCCL's connections, in which the host waits for its peers: here, not in a step, where it has
+// to be able to leave.
+DeviceRanks::DeviceRanks(comm::Communicator& ranks, const Memory& scratch) : nccl_(ranks), scratch_(scratch) {
+  constexpr std::int64_t kBytes = 256;
+  const kernels::Stream stream;
+  const Memory mine(kBytes, MemoryKind::device), all(kBytes * world_size(), MemoryKind::device);
+  Pieces sends, receives;
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank()) continue;
+    sends.push_back({mine.at(0), kBytes, peer});
+    receives.push_back({all.at(peer * kBytes), kBytes, peer});
+  }
+  const kernels::OnStream on(stream);
+  nccl_.exchange(sends, receives, kernels::current_stream());
+  all_gather(mine.at(0), all.at(0), kBytes);
+  stream.synchronize();
+}
+
+// The part of numel elements that a rank sums: slices of equal size, the last ones shorter or empty where they do not
+// come out even.
+struct DeviceRanks::Parts {
+  std::int64_t numel, slice_numel;
+  std::int64_t begin(int rank) const { return std::min(numel, rank * slice_numel); }
+  std::int64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
+};
+
+std::int64_t device_scratch_bytes(const comm::ReduceTypes& types, std::int64_t slice_numel, int participants,
+                                  int world_size) {
+  return participants * std::min(slice_numel, chunk_numel_of(world_size, types.wire)) * size_of(types.wire);
+}
+
+void DeviceRanks::all_gather(const std::byte* mine, std::byte* all, std::int64_t bytes) {
+  nccl_.all_gather(mine, all, bytes, kernels::current_stream());
+}
+
+// This rank's part of all participants' slots, chunk by chunk.
+void DeviceRanks::sum_parts(const std::byte* slot, DType dtype, float* sum, const Parts& parts, int participants,
+                            bool overwrite) {
+  const int me = rank();
+  const std::int64_t element = size_of(dtype), chunk_numel = chunk_numel_of(world_size(), dtype);
+  const std::int64_t stride = std::min(parts.slice_numel, chunk_numel) * element;
+  TRIREME_CHECK(participants * stride <= scratch_.bytes(), "what arrives is planned for");
+  for (std::int64_t begin = 0; begin < parts.slice_numel; begin += chunk_numel) {
+    const auto bytes = [&](int rank) {
+      return std::clamp(parts.size(rank) - begin, std::int64_t{0}, chunk_numel) * element;
+    };
+    const auto own = [&](int rank) { return moved(slot, (parts.begin(rank) + begin) * element); };
+    Pieces sends, receives;
+    std::vector<const std::byte*> arrived;
+    for (int peer = 0; peer < world_size(); ++peer) {
+      if (peer < participants) arrived.push_back(scratch_.at(peer * stride));
+      if (peer == me) continue;
+      if (me < participants) sends.push_back({own(peer), bytes(peer), peer});
+      if (peer < participants) receives.push_back({scratch_.at(peer * stride), bytes(me), peer});
+    }
+    nccl_.exchange(sends, receives, kernels::current_stream());
+    float* const total = sum + begin;
+    if (me < participants) {
+      if (own(me) == reinterpret_cast<std::byte*>(total)) {  // in place: the sum is about to overwrite it
+        kernels::copy(scratch_.at(me * stride), own(me), bytes(me));
+      } else {
+        arrived[static_cast<std::size_t>(me)] = own(me);
+      }
+    }
+    add_all(arrived, dtype, bytes(me) / element, total, overwrite);
+  }
+}
+
+void ordered_reduce_scatter(DeviceRanks& ranks, const void* slot, const comm::ReduceTypes& types, void* sum,
+                            std::int64_t slice_numel, int participants, bool first) {
+  TRIREME_CHECK(types.wire == types.slot && types.sum == DType::f32, "sums of devices are those of slots, in fp32");
+  TRIREME_CHECK(slice_numel == 0 || (slot != nullptr) == (ranks.rank() < participants),
+                "exactly the participants pass a slot");
+  if (participants == 0) return;
+  ranks.sum_parts(static_cast<const std::byte*>(slot), types.slot, static_cast<float*>(sum),
+                  {slice_numel * ranks.world_size(), slice_numel}, participants, first);
+}
+
+void ordered_scatter_sums(DeviceRanks& ranks, void* accumulator, DType dtype, std::int64_t slice_numel) {
+  ordered_reduce_scatter(ranks, accumulator, {dtype, dtype, dtype},
+                         moved(accumulator, ranks.rank() * slice_numel * size_of(dtype)), slice_numel,
+                         ranks.world_size(), true);
+}
+
+void ordered_all_reduce(DeviceRanks& ranks, void* values, DType dtype, std::int64_t numel) {
+  TRIREME_CHECK(dtype == DType::f32, "sums of devices are in fp32");
+  const int me = ranks.rank(), world_size = ranks.world_size();
+  const DeviceRanks::Parts parts{numel, (numel + world_size - 1) / world_size};
+  const auto part = [&](int rank) { return moved(values, parts.begin(rank) * size_of(dtype)); };
+  const auto bytes = [&](int rank) { return parts.size(rank) * size_of(dtype); };
+  ranks.sum_parts(part(0), dtype, reinterpret_cast<float*>(part(me)), parts, world_size, true);
+  if (numel % world_size == 0) return ranks.all_gather(part(me), part(0), bytes(me));
+  Pieces sends, receives;
+  for (int peer = 0; peer < world_size; ++peer) {
+    if (peer == me) continue;
+    sends.push_back({part(me), bytes(me), peer});
+    receives.push_back({part(peer), bytes(peer), peer});
+  }
+  ranks.nccl_.exchange(sends, receives, kernels::current_stream());
+}
+
+}  // namespace trireme::engine

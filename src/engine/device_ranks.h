@@ -1,0 +1,47 @@
+// A set of ranks that each have a device: comm/collectives.h once more, on memory there and in the calling thread's
+// stream.
+//
+// Sums are in rank order too, so they have the bits of the host's: what the ranks send each other are slots as they
+// are, and each rank adds up its own part of all of them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/collectives.h"
+#include "comm/nccl.h"
+#include "engine/memory.h"
+
+namespace trireme::engine {
+
+class DeviceRanks {
+ public:
+  // A collective of `ranks`. scratch: for what arrives; of the sets of ranks that one stream serves, the same. It
+  // outlives this.
+  DeviceRanks(comm::Communicator& ranks, const Memory& scratch);
+
+  int rank() const { return nccl_.rank(); }
+  int world_size() const { return nccl_.world_size(); }
+  void all_gather(const std::byte* mine, std::byte* all, std::int64_t bytes);
+
+  void throw_if_failed() const { nccl_.throw_if_failed(); }
+  void abort() noexcept { nccl_.abort(); }
+
+  // As those of comm/collectives.h, for sums in fp32 of slots that are sent as they are.
+  friend void ordered_reduce_scatter(DeviceRanks& ranks, const void* slot, const comm::ReduceTypes& types, void* sum,
+                                     std::int64_t slice_numel, int participants, bool first);
+  friend void ordered_scatter_sums(DeviceRanks& ranks, void* accumulator, DType dtype, std::int64_t slice_numel);
+  friend void ordered_all_reduce(DeviceRanks& ranks, void* values, DType dtype, std::int64_t numel);
+
+ private:
+  struct Parts;
+  void sum_parts(const std::byte* slot, DType dtype, float* sum, const Parts& parts, int participants, bool overwrite);
+
+  comm::Nccl nccl_;
+  const Memory& scratch_;
+};
+
+// What it takes for slots that arrive.
+std::int64_t device_scratch_bytes(const comm::ReduceTypes& types, std::int64_t slice_numel, int participants,
+                                  int world_size);
+
+}  // namespace trireme::engine
