@@ -77,8 +77,8 @@ std::vector<Key> training_size_keys() {
        .value_synonyms = {{"gpu", "cuda"}, {"auto", "cpu"}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::device>(),
-       .doc = "Where the computation runs: cuda: on the CUDA device of the rank's number on its machine, with one rank "
-              "as yet, and without offloading; auto is cpu as yet."},
+       .doc = "Where the computation runs: cuda: on the CUDA device of the rank's number on its machine, with several "
+              "ranks over NCCL, and without offloading as yet; auto is cpu as yet."},
       {.name = "training.mixed_precision",
        .type = Type::choice,
        .derive = [](const Plan& plan) -> Value {
