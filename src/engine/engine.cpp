@@ -287,24 +287,33 @@ void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
 }
 
 void Engine::run_copy(const Bound& bound) {
-  std::memcpy(bound.target, bound.source, bound.copied_bytes);
+  kernels::copy(bound.target, bound.source, static_cast<std::int64_t>(bound.copied_bytes));
 }
 
 void Engine::run_step(const Instruction& instruction, const Bound& bound) {
-  const int g = instruction.group;
-  const StorageGroup& group = plan_.groups[g];
   const bool on_host = instruction.lane == schedule::Lane::copy;
-  if (on_host) kernels::set_num_threads(copy_threads_);
   // One that does not wait runs beside REPORT, which writes due_ and the update.
   const bool is_early = on_host && plan_.steps_early();
   const Due due = is_early ? Due{step_options_.learning_rate, step_options_.step} : due_;
   const kernels::Update early{.gradient_scale = 1.0 / report_.loss_scale};
-  const kernels::Update* update = is_early ? &early : &numbers_->update;
-  if (on_host && update->skips) return state_.write_weights(g, bound.target);  // they are fetched all the same
+  if (!on_host) return update_group(instruction.group, bound, due, numbers_->update);
+  const auto update = [this, &instruction, &bound, due, is_early, early] {
+    kernels::set_num_threads(copy_threads_);
+    update_on_host(instruction.group, bound, due, is_early ? early : update_for_host());
+  };
+  device_ == nullptr ? update() : call_on_host(update);
+}
+
+void Engine::update_on_host(int group, const Bound& bound, const Due& due, const kernels::Update& update) const {
+  if (update.skips) return state_.write_weights(group, bound.target);  // they are fetched all the same
+  update_group(group, bound, due, update);
+}
+
+void Engine::update_group(int g, const Bound& bound, const Due& due, const kernels::Update& update) const {
   const kernels::OptimizerArguments arguments =
-      optim::arguments_of(options_.optimizer, due.learning_rate, due.step, group.decay);
+      optim::arguments_of(options_.optimizer, due.learning_rate, due.step, plan_.groups[g].decay);
   (kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel)(
-      arguments, update,
+      arguments, &update,
       {.n = state_.updated(g).size(),
        .master = state_.updated_data(StateKind::master, g),
        .m = state_.updated_data(StateKind::first, g),

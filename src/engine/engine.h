@@ -209,6 +209,11 @@ class Engine {
   void run_norm();
   void find_non_finite();
   void run_step(const schedule::Instruction& instruction, const Bound& bound);
+  struct Due;
+  void update_on_host(int group, const Bound& bound, const Due& due, const kernels::Update& update) const;
+  void update_group(int group, const Bound& bound, const Due& due, const kernels::Update& update) const;
+  const kernels::Update& update_for_host() const;
+  void call_on_host(std::function<void()> work);
   void run_copy(const Bound& bound);
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);

@@ -17,9 +17,6 @@ void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
   const auto refuse = [](const char* what, const char* remedy) {
     throw Error(2240, "device", std::string(what) + " does not run on CUDA devices yet", remedy);
   };
-  if (options.offload_optimizer || options.offload_parameters || options.offload_inputs) {
-    refuse("offloading", "leave it out, or use the CPU");
-  }
   const comm::ReduceTypes types = reduce_types(chain, options);
   if (types.wire != types.slot || types.sum != DType::f32) {
     refuse("rounding gradients before or after they are summed", "leave reduce_dtype and grad_accum_dtype out");
@@ -56,7 +53,11 @@ void Engine::move_to_device() {
       plan_.programs, [this](int program, int instruction) { run(program, instruction); }, std::move(check));
 }
 
-void Engine::OnDevice::throw_if_failed() const {
+void Engine::OnDevice::throw_if_failed() {
+  {
+    const std::lock_guard lock(mutex);
+    if (failure != nullptr) std::rethrow_exception(failure);
+  }
   for (const auto* ranks : {&shards, &replicas}) {
     if (*ranks) (*ranks)->throw_if_failed();
   }
@@ -132,6 +133,7 @@ void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record
 // The one time in a step that the host waits.
 void Engine::finish_step_on_device() {
   device_->executor->wait_for(device_->reported);
+  device_->throw_if_failed();
   if (step_options_.silent) return;
   std::memcpy(&own_, device_->numbers_on_host.at(0), sizeof(own_));
   std::memcpy(own_losses_.data(), device_->numbers_on_host.at(sizeof(own_)), own_losses_.size() * sizeof(double));
@@ -164,8 +166,27 @@ const Batch& Engine::batch_on_device(int round) const {
   return device_->batches[static_cast<std::size_t>(round)];
 }
 
+// What NORM found, where the host's processor reads it.
+const kernels::Update& Engine::update_for_host() const {
+  return device_ == nullptr ? numbers_->update
+                            : reinterpret_cast<const Numbers*>(device_->numbers_on_host.at(0))->update;
+}
+
+void Engine::call_on_host(std::function<void()> work) {
+  kernels::call_on_host([this, work = std::move(work)] {
+    try {
+      work();
+    } catch (...) {
+      const std::lock_guard lock(device_->mutex);
+      if (device_->failure == nullptr) device_->failure = std::current_exception();
+    }
+  });
+}
+
 void Engine::wait_for_device() const {
-  if (device_ != nullptr) device_->executor->synchronize();
+  if (device_ == nullptr) return;
+  device_->executor->synchronize();
+  device_->throw_if_failed();
 }
 
 LossResult Engine::evaluate_on_device(const Batch* batch) {

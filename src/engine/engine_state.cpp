@@ -1,10 +1,10 @@
 // What the engine does between steps: evaluation, and its state in and out, also that behind an earlier step.
 #include <algorithm>
-#include <cstring>
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
 #include "engine/on_device.h"
+#include "kernels/device.h"
 
 namespace trireme::engine {
 
@@ -53,7 +53,7 @@ const std::byte* Engine::fetch_to(std::byte* whole, int group) const {
   const std::int64_t bytes =
       (sharded ? plan_.groups[group].slice_numel() : plan_.groups[group].numel) * size_of(chain_.compute_dtype);
   std::byte* own = whole + (sharded ? plan_.options.slice_of(comm_.rank()) * bytes : 0);
-  std::memcpy(own, state_.weights(group), static_cast<std::size_t>(bytes));
+  kernels::copy(own, state_.weights(group), bytes);
   return own;
 }
 

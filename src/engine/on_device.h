@@ -1,5 +1,8 @@
 // What an engine has on a device, beside its plan and state: streams, the step's batches, and numbers that it hands on.
 #pragma once
+#include <exception>
+#include <mutex>
+
 #include "engine/device_executor.h"
 #include "engine/device_ranks.h"
 #include "engine/engine.h"
@@ -13,15 +16,17 @@ struct Engine::OnDevice {
   Memory arrays, arrays_on_host;    // of the batches, one round after another
   std::int64_t round_bytes = 0;
   std::vector<Batch> batches;
-  Memory parts;    // of the norm: each rank's, where they are slices
-  Memory arrived;  // of collectives
+  std::mutex mutex;            // of the next
+  std::exception_ptr failure;  // of what the host did in a stream's order
+  Memory parts;                // of the norm: each rank's, where they are slices
+  Memory arrived;              // of collectives
   // Of a rank that is not alone: all, or those of its replica and those with its slice.
   std::unique_ptr<DeviceRanks> shards, replicas;
 
   DeviceRanks& ranks_of(schedule::Scope scope) const {
     return scope == schedule::Scope::replicas ? *replicas : *shards;
   }
-  void throw_if_failed() const;
+  void throw_if_failed();  // so did a peer, or the host
   void abort() const noexcept;
 
   // The batch's arrays on the device, as soon as the compute stream comes to it.

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <set>
 
 #include "chain/forward.h"
 #include "comm/collectives.h"
 #include "engine/device_ranks.h"
 #include "engine/engine.h"
+#include "kernels/device.h"
 #include "schedule/lower.h"
 #include "schedule/rank_classes.h"
 #include "schedule/verify.h"
@@ -150,6 +152,12 @@ std::map<std::string, std::int64_t> memory_by_owner(const schedule::Program& pro
   return owners;
 }
 
+std::int64_t num_lanes_of(const schedule::Program& program) {
+  std::set<schedule::Lane> lanes;
+  for (const schedule::Instruction& instruction : program.instructions) lanes.insert(instruction.lane);
+  return std::ssize(lanes);
+}
+
 // What a step takes outside of the engine's own memory.
 void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan) {
   std::int64_t library = 0, collectives = 0;
@@ -177,6 +185,9 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
       case none: break;
     }
     collectives = std::max(collectives, bytes);
+  }
+  if (kernels::current_device() != nullptr) {
+    library += num_lanes_of(plan.program()) * kernels::stream_scratch_bytes();
   }
   plan.memory_by_owner["library scratch"] = library;
   plan.memory_by_owner["collectives"] = collectives;
@@ -314,6 +325,7 @@ comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options)
 }
 
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
+  const kernels::ForDevice sizes(options.device);
   StepPlan plan;
   const int world_size = options.split.num_data_ranks;
   TRIREME_CHECK(options.replicas >= 1 && world_size % options.replicas == 0, "replicas must divide the data ranks");

@@ -99,6 +99,18 @@ OnStream::~OnStream() {
   library().set_stream(before_);
   if (before_ == nullptr) current = nullptr;
 }
+ForDevice::ForDevice(int device) : before_(current) {
+  if (device < 0 || device >= num_devices()) return;
+  use_device(device);
+  current = &library();
+}
+ForDevice::~ForDevice() {
+  current = before_;
+}
+std::int64_t stream_scratch_bytes() {
+  return library().stream_scratch_bytes;
+}
+
 OnHost::OnHost() : before_(std::exchange(current, nullptr)) {}
 OnHost::~OnHost() {
   current = before_;
@@ -129,6 +141,10 @@ const float* Constants::data() const {
 void copy(void* to, const void* from, std::int64_t bytes) {
   if (current != nullptr) return current->copy(to, from, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+void call_on_host(std::function<void()> work) {
+  TRIREME_CHECK(current != nullptr, "a host function was given to no stream");
+  current->call_on_host(std::move(work));
 }
 void zero(void* memory, std::int64_t bytes) {
   if (current != nullptr) return current->zero(memory, bytes);

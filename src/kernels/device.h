@@ -8,6 +8,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -89,6 +90,20 @@ class OnStream {
  private:
   void* before_;
 };
+// What the calling thread asks about sizes is answered for this device while it lives, where there is such a device;
+// nothing can be launched. Below 0: for the CPU.
+class ForDevice {
+ public:
+  explicit ForDevice(int device);
+  ForDevice(const ForDevice&) = delete;
+  ForDevice& operator=(const ForDevice&) = delete;
+  ~ForDevice();
+
+ private:
+  const CudaLibrary* before_;
+};
+// What kernels and libraries keep for themselves of a stream that they run on.
+std::int64_t stream_scratch_bytes();
 // The calling thread's kernels run on the CPU while it lives, whatever they did before.
 class OnHost {
  public:
@@ -125,5 +140,8 @@ class Constants {
 // was issued before, and then must be pinned for the copy to be asynchronous.
 void copy(void* to, const void* from, std::int64_t bytes);
 void zero(void* memory, std::int64_t bytes);
+// work() on the host, in the stream's order, on a thread of the driver's: what the stream is given later waits for it.
+// It neither throws nor asks anything of the device.
+void call_on_host(std::function<void()> work);
 
 }  // namespace trireme::kernels

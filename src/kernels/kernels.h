@@ -234,14 +234,15 @@ const FlatTable& flat_table(Level level);
 
 // Bytes for forward and backward of the kernels that `threads` compute threads (num_threads() when they run, at most)
 // share.
-// attention_workspace: enough for any number of positions up to that; what a forward leaves out is the backward's.
-std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, bool backward, int threads);
+// attention_workspace: enough for any number of positions up to the shape's, and samples up to its B; what a forward
+// leaves out is the backward's. Of the CPU, or of the thread's device (OnStream, ForDevice), as product_scratch.
+std::int64_t attention_workspace(const AttentionShape& shape, DType dtype, bool backward, int threads);
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t C);
 // Gives back what the libraries behind gemm keep for their next product.
 void release_library_memory();
 // What the libraries behind gemm (rounded: to dtype) and gemm_unrounded take for themselves in a product of these
 // sizes: as seen of LibTorch 2.11 on Intel processors with AVX-512; AMD's (Zen 5) take less; an estimate elsewhere and
-// for several threads.
+// for several threads. Nothing on devices.
 std::int64_t product_scratch(DType dtype, bool rounded, std::int64_t m, std::int64_t n, std::int64_t k, int threads);
 constexpr std::int64_t kAttentionMaxRows = 64;  // of queries in one product of attention
 // cos_sin[positions][D] for `rope`: cosines and sines, times amplitude, of position * frequencies[i], i < D/2. Angles

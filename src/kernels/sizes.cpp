@@ -3,12 +3,14 @@
 #include <cmath>
 
 #include "kernels/cpu/attention_workspace.h"
+#include "kernels/cuda/library.h"
 #include "kernels/kernels.h"
 
 namespace trireme::kernels {
 
-std::int64_t attention_workspace(DType dtype, std::int64_t positions, std::int64_t D, bool backward, int threads) {
-  return AttentionWorkspace(positions, D, size_of(dtype), backward).bytes * threads;
+std::int64_t attention_workspace(const AttentionShape& shape, DType dtype, bool backward, int threads) {
+  if (const CudaLibrary* device = current_device()) return device->attention_workspace(shape, dtype, backward);
+  return AttentionWorkspace(shape.positions(), shape.D, size_of(dtype), backward).bytes * threads;
 }
 
 std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t /*C*/) {
@@ -19,6 +21,7 @@ std::int64_t embedding_workspace(std::int64_t N, std::int64_t V, std::int64_t /*
 // that is always there; narrow fp32 products do without. oneDNN, which computes what is rounded to bf16, blocks for the
 // caches; what is rounded to fp16 is computed in tiles.
 std::int64_t product_scratch(DType dtype, bool rounded, std::int64_t m, std::int64_t n, std::int64_t k, int threads) {
+  if (current_device() != nullptr) return 0;
   constexpr std::int64_t kFixed = 4205080, kOneDnn = std::int64_t{1} << 20;
   constexpr std::int64_t kNarrow = 128, kPanel = 384, kLine = 48, kTile = 256;
   const bool half = size_of(dtype) == 2;

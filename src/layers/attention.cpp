@@ -51,7 +51,7 @@ void attention_backward(const AttentionShape& s, const kernels::Dropout& dropout
 }
 
 std::int64_t attention_workspace_bytes(const AttentionShape& s, DType dtype, Phase phase, int threads) {
-  return kernels::attention_workspace(dtype, s.positions(), s.D, phase == Phase::backward, threads);
+  return kernels::attention_workspace(s, dtype, phase == Phase::backward, threads);
 }
 
 // The largest is that of a block of rows with all keys. Each thread computes products of its own.

@@ -82,7 +82,7 @@ double attention_rate(int threads, double seconds) {
   const std::vector<std::int32_t> starts(N);
   std::vector<Acc> lse(s.B * s.H * s.T);
   std::vector<std::byte> workspace(
-      kernels::attention_workspace(sizeof(T) == 2 ? DType::bf16 : DType::f32, s.T, s.D, true, threads));
+      kernels::attention_workspace(s, sizeof(T) == 2 ? DType::bf16 : DType::f32, true, threads));
   const double time = median_seconds(seconds, [&] {
     const auto& table = kernels::table<T>();
     table.attention_forward(s, {}, qkv.data(), starts.data(), out.data(), lse.data(), workspace.data());

@@ -37,4 +37,9 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
   }
 }
 
+std::int64_t free_device_memory(const config::Plan& plan, const Ranks& ranks) {
+  if (plan.training.device != config::Device::cuda || kernels::num_devices() <= ranks.local_rank) return 0;
+  return kernels::device_facts(ranks.local_rank).memory_bytes - kernels::device_memory_in_use(ranks.local_rank);
+}
+
 }  // namespace trireme::train

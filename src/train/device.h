@@ -1,5 +1,6 @@
 // The device that a plan asks for.
 #pragma once
+#include <cstdint>
 #include <string>
 
 #include "config/plan.h"
@@ -13,5 +14,8 @@ std::string kernel_level_of(const config::Plan& plan);
 // Throws Error TR3064 where the plan asks for devices and there is none for this rank, or one that the kernels do not
 // run on.
 void check_device(const config::Plan& plan, const Ranks& ranks);
+
+// Of the rank's device, what nobody uses now; 0: the plan is for the CPU, or there is no such device.
+std::int64_t free_device_memory(const config::Plan& plan, const Ranks& ranks);
 
 }  // namespace trireme::train

@@ -33,9 +33,19 @@ std::string describe_weights(const config::Plan& plan, const ModelSource* source
 
 engine::StepPlan plan_with_loader(const config::Plan& plan, const Chain& chain, const ResolvedRun& run, int rank) {
   engine::StepPlan step = engine::plan_step(chain, run.engine, rank);
-  step.memory_by_owner["loader"] =
-      data::loader_bytes(loader_options(plan, run.engine, rank), plan.data.sequence_length);
+  auto& owners = run.engine.device < 0 ? step.memory_by_owner : step.host_memory_by_owner;
+  owners["loader"] = data::loader_bytes(loader_options(plan, run.engine, rank), plan.data.sequence_length);
   return step;
+}
+
+std::string table_of(const std::map<std::string, std::int64_t>& bytes_by_owner) {
+  std::string text;
+  std::int64_t total = 0;
+  for (const auto& [owner, bytes] : bytes_by_owner) {
+    text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
+    total += bytes;
+  }
+  return text + fmt::format("  {:<28}{:>12}\n", "all", mebibytes(total));
 }
 
 // "7 (elements: 2 x 32768, 4 x 9216, 1 x 256)".
@@ -62,7 +72,7 @@ RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int r
   const Chain chain = make_training_chain(run, run.notices);
   const std::string weights = describe_weights(plan, source ? &*source : nullptr, chain);
   engine::StepPlan step = plan_with_loader(plan, chain, run, rank);
-  check_memory_budget(plan, world_size, step.bytes(), [&](const config::Plan& changed) {
+  check_memory_budget(plan, ranks, step.bytes(), [&](const config::Plan& changed) {
     ResolvedRun other = resolve(changed, {dataset.vocabulary(), dataset.num_samples()}, ranks, std::nullopt,
                                 source ? &source->config.model : nullptr);
     const Chain other_chain = make_training_chain(other, other.notices);
@@ -89,18 +99,10 @@ RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int r
   text += fmt::format("schedule           {} instructions a step on rank {}; programs of all ranks verified\n",
                       step.program().instructions.size(), rank);
   text += fmt::format("memory of rank {}\n", rank);
-  std::int64_t total = 0;
-  for (const auto& [owner, bytes] : step.memory_by_owner) {
-    text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
-    total += bytes;
-  }
-  text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(total));
-  if (step.host_bytes() > 0) {
+  text += table_of(step.memory_by_owner);
+  if (!step.host_memory_by_owner.empty()) {
     text += fmt::format("host memory of rank {}\n", rank);
-    for (const auto& [owner, bytes] : step.host_memory_by_owner) {
-      text += fmt::format("  {:<28}{:>12}\n", owner, mebibytes(bytes));
-    }
-    text += fmt::format("  {:<28}{:>12}\n", "all", mebibytes(step.host_bytes()));
+    text += table_of(step.host_memory_by_owner);
     if (step.steps_early()) text += "  groups are updated during the backward: no clipping waits for the norm\n";
   }
   if (step.updates_slices()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "train/device.h"
 
 namespace trireme::train {
 
@@ -130,12 +131,13 @@ std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan) {
-  const std::int64_t budget = plan.training.memory_budget.value_or(0);
+void check_memory_budget(const config::Plan& plan, const Ranks& ranks, std::int64_t bytes,
+                         const PlannedBytes& of_plan) {
+  const std::int64_t free = free_device_memory(plan, ranks), budget = plan.training.memory_budget.value_or(free);
   if (budget == 0 || bytes <= budget) return;
   std::int64_t least = bytes;
   std::string remedy;
-  for (const Candidate& candidate : candidates_of(plan, world_size)) {
+  for (const Candidate& candidate : candidates_of(plan, ranks.count)) {
     const std::int64_t needed = of_plan(candidate.plan);
     least = std::min(least, needed);
     if (needed > budget) continue;
@@ -149,9 +151,9 @@ void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t 
         mebibytes(least));
   }
   const auto origin = plan.origins.find("training.memory_budget");
+  const char* limit = plan.training.memory_budget ? "training.memory_budget is" : "the device's free memory is";
   throw Error(2280, origin == plan.origins.end() ? "training.memory_budget" : origin->second.place,
-              fmt::format("training.memory_budget is {}, but a rank of {} needs {}", mebibytes(budget), world_size,
-                          mebibytes(bytes)),
+              fmt::format("{} {}, but a rank of {} needs {}", limit, mebibytes(budget), ranks.count, mebibytes(bytes)),
               remedy);
 }
 

@@ -1,10 +1,12 @@
-// training.memory_budget: a plan that needs more is refused before anything starts, with the cheapest change that fits.
+// training.memory_budget, or on a device what is free there: a plan that needs more is refused before anything starts,
+// with the cheapest change that fits.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "config/plan.h"
+#include "train/batch.h"
 
 namespace trireme::train {
 
@@ -16,6 +18,6 @@ using PlannedBytes = std::function<std::int64_t(const config::Plan& plan)>;
 // ranks hold slices takes one whole group in fp32 besides (the dry run says so). Throws Error TR2280 where that is
 // above the budget: names both, and of what may be sharded among the ranks or computed again the change that adds least
 // to a step and fits, or that none does.
-void check_memory_budget(const config::Plan& plan, int world_size, std::int64_t bytes, const PlannedBytes& of_plan);
+void check_memory_budget(const config::Plan& plan, const Ranks& ranks, std::int64_t bytes, const PlannedBytes& of_plan);
 
 }  // namespace trireme::train

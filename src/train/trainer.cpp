@@ -75,8 +75,8 @@ class KeyedBatches {
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
     : plan_(plan), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
-  const Ranks ranks(comm_.world_size(), "", options_.local_ranks,
-                    options_.local_rank < 0 ? comm_.rank() : options_.local_rank);
+  Ranks ranks(comm_.world_size(), "", options_.local_ranks);
+  ranks.local_rank = options_.local_rank < 0 ? comm_.rank() % ranks.per_machine : options_.local_rank;
   check_device(plan_, ranks);
   resumed_step_ = agree_on_checkpoint();
   model_ = open_model_source(plan_);

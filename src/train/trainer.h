@@ -33,7 +33,7 @@ struct TrainerOptions {
   comm::Communicator* comm = nullptr;       // outlives the trainer
   const std::atomic<bool>* stop = nullptr;  // set by a signal handler: save at the next step boundary on all ranks, end
   int local_ranks = 0;                      // that share this machine's cores; 0: all of comm
-  int local_rank = -1;                      // its number among them; -1: its rank in comm
+  int local_rank = -1;                      // its number among them; -1: as ranks follow each other
   bool console = true;                      // rank 0 prints to standard output
   bool saves = true;                        // false: no checkpoint is ever written
   std::optional<ModelConfig> model;         // in place of the plan's sizes, with random weights

@@ -81,7 +81,7 @@ Result<double> on_cpu(const Case<T>& c) {
   Result<double> result{std::vector<double>(c.out_size), std::vector<double>(qkv.size()),
                         std::vector<double>(c.lse_size)};
   const Dropout dropout = c.dropout(c.keys.data());
-  std::vector<char> workspace(attention_workspace(DType::f64, c.shape.T, c.shape.D, true, num_threads()));
+  std::vector<char> workspace(attention_workspace(c.shape, DType::f64, true, num_threads()));
   k.attention_forward(c.shape, dropout, qkv.data(), c.starts.data(), result.out.data(), result.lse.data(),
                       workspace.data());
   k.attention_backward(c.shape, dropout, qkv.data(), c.starts.data(), result.out.data(), result.lse.data(), dout.data(),
@@ -98,9 +98,11 @@ Result<T> on_device(const Case<T>& c, std::int64_t offset) {
   const DeviceArray<std::int32_t> given(c.starts);
   const std::int32_t* starts = c.has_starts ? given.data() : nullptr;
   const Dropout dropout = c.dropout(keys.data());
-  table<T>().attention_forward(c.shape, dropout, qkv + offset, starts, out + offset, lse, nullptr);
+  const DeviceArray<char> workspace(std::max(attention_workspace(c.shape, dtype_of<T>, false, 1),
+                                             attention_workspace(c.shape, dtype_of<T>, true, 1)));
+  table<T>().attention_forward(c.shape, dropout, qkv + offset, starts, out + offset, lse, workspace);
   table<T>().attention_backward(c.shape, dropout, qkv + offset, starts, out + offset, lse, dout + offset, dqkv + offset,
-                                nullptr);
+                                workspace);
   return {behind(out.host(), offset), behind(dqkv.host(), offset), lse.host()};
 }
 

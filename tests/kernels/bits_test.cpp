@@ -145,7 +145,7 @@ std::vector<std::vector<char>> run_all(const Table<T>& k, unsigned seed) {
   k.rope(N, H + K, D, (H + 2 * K) * D, qkv.data(), positions.data(), angles.data(), 1);
   keep(qkv);
   std::vector<Acc> lse(B * H * S);
-  std::vector<char> workspace(attention_workspace(dtype_of<T>, S, D, true, num_threads()));
+  std::vector<char> workspace(attention_workspace({.T = S, .D = D}, dtype_of<T>, true, num_threads()));
   for (const double soft_cap : {0.0, 1.5}) {
     for (const Dropout& dropped : {Dropout{}, dropout}) {
       const AttentionShape shape{B, S, H, K, D, 0.2, soft_cap};

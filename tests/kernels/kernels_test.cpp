@@ -171,7 +171,7 @@ TEST(Kernels, AttentionSkipsBlocksBehindDocumentBordersAndInTheFuture) {
     std::vector<std::int32_t> starts(S);
     for (std::int64_t t = 64; t < S; ++t) starts[t] = 64;
     std::vector<float> out(S * D), lse(S);
-    std::vector<char> workspace(attention_workspace(DType::f32, S, D, false, num_threads()));
+    std::vector<char> workspace(attention_workspace({.T = S, .D = D}, DType::f32, false, num_threads()));
     table<float>(level).attention_forward({1, S, 1, 1, D, 0.3}, {}, qkv.data(), starts.data(), out.data(), lse.data(),
                                           workspace.data());
     for (std::int64_t t = 0; t < S; ++t) {
@@ -195,7 +195,7 @@ void expect_attention_of_the_whole_sequence(Level level, Numbers& numbers, doubl
   for (std::int64_t n = 0; n < 2 * S; ++n) starts[n] = static_cast<std::int32_t>(std::max<std::int64_t>(n % S - 50, 0));
   std::vector<T> out(2 * S * H * D), last_out(2 * T_new * H * D), queries(2 * T_new * width);
   std::vector<Acc> lse(2 * H * S), last_lse(2 * H * T_new);
-  std::vector<char> workspace(attention_workspace(dtype_of<T>, S, D, false, num_threads()));
+  std::vector<char> workspace(attention_workspace({.T = S, .D = D}, dtype_of<T>, false, num_threads()));
   table<T>(level).attention_forward(whole, {}, qkv.data(), starts.data(), out.data(), lse.data(), workspace.data());
   std::vector<std::vector<T>> caches(2);
   for (std::int64_t b = 0; b < 2; ++b) {
@@ -235,7 +235,7 @@ TEST(Kernels, AttentionWithACacheIsThatOfTheWholeSequence) {
 TEST(Kernels, AttentionWorkspaceIsEnoughForShorterSequencesToo) {
   std::int64_t before = 0;
   for (std::int64_t positions = 1; positions < 20'000; ++positions) {
-    const std::int64_t bytes = attention_workspace(DType::f32, positions, 64, true, 1);
+    const std::int64_t bytes = attention_workspace({.T = positions, .D = 64}, DType::f32, true, 1);
     ASSERT_GE(bytes, before) << positions;
     before = bytes;
   }

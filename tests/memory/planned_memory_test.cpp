@@ -176,8 +176,8 @@ TEST(PlannedMemory, NothingIsCountedTwice) {
   EXPECT_EQ(workspace_of(0, schedule::Op::forward), block.workspace_bytes);
   EXPECT_EQ(workspace_of(1, schedule::Op::forward), block.workspace_bytes + block.saved_bytes);
   EXPECT_EQ(workspace_of(1, schedule::Op::recompute), block.workspace_bytes);
-  EXPECT_LT(2 * kernels::attention_workspace(DType::f32, 512, 64, false, 1),
-            kernels::attention_workspace(DType::f32, 512, 64, true, 1) + 64 * 64 * 4 + 4096);
+  EXPECT_LT(2 * kernels::attention_workspace({.T = 512, .D = 64}, DType::f32, false, 1),
+            kernels::attention_workspace({.T = 512, .D = 64}, DType::f32, true, 1) + 64 * 64 * 4 + 4096);
 }
 
 }  // namespace

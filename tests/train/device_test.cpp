@@ -67,6 +67,27 @@ TEST_F(DeviceTraining, ResumesWithTheSameBits) {
   EXPECT_EQ(train_tiny(part).weights_digest, whole.weights_digest);
 }
 
+// AdamW's order of operations is the same on both; what is offloaded moves no bit but those that fused multiply-adds of
+// the host's processor round otherwise.
+TEST_F(DeviceTraining, OffloadingKeepsTheCurveAndRepeatsItsBits) {
+  const TinyRun run = on_device({.bf16 = true});
+  const TinyResult plain = train_tiny(run);
+  for (const std::vector<std::string>& offload : std::vector<std::vector<std::string>>{
+           {"distributed.offload_optimizer=cpu"},
+           {"distributed.offload_optimizer=cpu", "distributed.offload_param=cpu", "distributed.strategy=zero3"},
+           {"distributed.offload_optimizer=cpu", "training.gradient_clipping=0"},
+           {"training.gradient_checkpointing=full", "training.cpu_checkpointing=true"}}) {
+    SCOPED_TRACE(::testing::PrintToString(offload));
+    const TinyResult offloaded = train_tiny(with(run, offload));
+    expect_near(offloaded.losses,
+                offload.size() == 2 && offload[1] == "training.gradient_clipping=0"
+                    ? train_tiny(with(run, {offload[1]})).losses
+                    : plain.losses,
+                1e-2);
+    EXPECT_EQ(train_tiny(with(run, offload)).weights_digest, offloaded.weights_digest) << "not equal to itself";
+  }
+}
+
 // The failpoint spoils the second gradient of step 2, block 1's.
 TEST_F(DeviceTraining, AStepThatIsNotFiniteIsNamedOrSkipped) {
   struct Reset {
@@ -92,7 +113,7 @@ TEST_F(DeviceTraining, RefusesMoreRanksThanThereAreDevices) {
 }
 
 // Ranks are threads, each with a device.
-class SeveralDevices : public ::testing::Test {
+class DevicesTogether : public ::testing::Test {
  protected:
   void SetUp() override {
     if (kernels::num_devices() < 2) GTEST_SKIP() << "these need two CUDA devices; here are " << kernels::num_devices();
@@ -104,7 +125,7 @@ TinyRun on_two(TinyRun run, const std::string& strategy) {
   return with(on_device(std::move(run)), {"distributed.strategy=" + strategy});
 }
 
-TEST_F(SeveralDevices, HaveTheBitsOfOne) {
+TEST_F(DevicesTogether, HaveTheBitsOfOne) {
   for (const bool bf16 : {false, true}) {
     for (const int micro_batches : {2, 5}) {  // 5: in the last round one of them has nothing to do
       const TinyRun run{.micro_batches = micro_batches, .steps = 6, .bf16 = bf16};
@@ -122,7 +143,7 @@ TEST_F(SeveralDevices, HaveTheBitsOfOne) {
 }
 
 // Evaluations and saves in between, lanes that take turns, gathers that come late: the same bits.
-TEST_F(SeveralDevices, HaveThemHoweverTheyGather) {
+TEST_F(DevicesTogether, HaveThemHoweverTheyGather) {
   const TinyRun run =
       with({.micro_batches = 4, .steps = 6, .bf16 = true}, {"training.eval_interval=2", "checkpoint.save_interval=3"});
   const TinyResult one = train_tiny(on_device(run));
@@ -139,7 +160,7 @@ TEST_F(SeveralDevices, HaveThemHoweverTheyGather) {
 }
 
 // Sums of each rank first: another order, and the same on every rank.
-TEST_F(SeveralDevices, ReduceOnceAStepWhereTheyMay) {
+TEST_F(DevicesTogether, ReduceOnceAStepWhereTheyMay) {
   const TinyRun run{.micro_batches = 4, .steps = 6, .reduce_each_micro_batch = false};
   const TinyResult ddp = train_tiny(on_two(run, "ddp")), zero1 = train_tiny(on_two(run, "zero1"));
   EXPECT_TRUE(ddp.all_ranks_equal);
@@ -148,7 +169,7 @@ TEST_F(SeveralDevices, ReduceOnceAStepWhereTheyMay) {
   expect_near(ddp.losses, train_tiny(on_device(run)).losses, 1e-4);
 }
 
-TEST_F(SeveralDevices, CheckpointsGoFromTwoToOne) {
+TEST_F(DevicesTogether, CheckpointsGoFromTwoToOne) {
   const TemporaryFolder folder;
   TinyRun run{.micro_batches = 4, .steps = 8, .bf16 = true, .output_dir = folder.path() / "run"};
   run.stop_at = [](int, std::int64_t step) { return step == 3; };
@@ -160,7 +181,7 @@ TEST_F(SeveralDevices, CheckpointsGoFromTwoToOne) {
 }
 
 // Slices in every replica, summed over the replicas after the last micro-batch: another tree of the same sum.
-TEST_F(SeveralDevices, MayBeReplicasOfSlices) {
+TEST_F(DevicesTogether, MayBeReplicasOfSlices) {
   if (kernels::num_devices() < 4) GTEST_SKIP() << "this needs four CUDA devices; here are " << kernels::num_devices();
   TinyRun run{.micro_batches = 6, .steps = 5};
   const TinyResult one = train_tiny(on_device(run));
@@ -177,7 +198,7 @@ TEST_F(SeveralDevices, MayBeReplicasOfSlices) {
 }
 
 // A rank that fails amid a step frees the other, whose stream and host wait for it.
-TEST_F(SeveralDevices, EndTogether) {
+TEST_F(DevicesTogether, EndTogether) {
   for (const char* strategy : {"ddp", "zero3"}) {
     set_failpoints("engine.reduce=throw@rank1@9");
     const auto begin = std::chrono::steady_clock::now();

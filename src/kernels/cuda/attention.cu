@@ -140,10 +140,10 @@ void run(const Forward<N>& f) {
 
 template <class T>
 void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
-                       T* out, Acc<T>* lse, void* /*workspace*/) {
+                       T* out, Acc<T>* lse, void* workspace) {
   if constexpr (sizeof(T) == 2) {
     if (is_fused(shape, dtype_of<T>, dropout, starts)) {
-      return fused_attention_forward(shape, dtype_of<T>, qkv, out, lse);
+      return fused_attention_forward(shape, dtype_of<T>, qkv, out, lse, workspace);
     }
   }
   run<Native<T>>({shape, Scores(shape), DropoutRule(dropout), native(qkv), nullptr, nullptr, starts, native(out), lse,

@@ -179,16 +179,16 @@ __global__ void __launch_bounds__(kTileThreads) key_kernel(const __grid_constant
 
 template <class T>
 void attention_backward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
-                        const T* out, const Acc<T>* lse, const T* dout, T* dqkv, void* /*workspace*/) {
+                        const T* out, const Acc<T>* lse, const T* dout, T* dqkv, void* workspace) {
   using N = Native<T>;
   if (shape.B == 0 || shape.T == 0) return;
   if constexpr (sizeof(T) == 2) {
     if (is_fused(shape, dtype_of<T>, dropout, starts)) {
-      return fused_attention_backward(shape, dtype_of<T>, qkv, out, lse, dout, dqkv);
+      return fused_attention_backward(shape, dtype_of<T>, qkv, out, lse, dout, dqkv, workspace);
     }
   }
   const std::int64_t shared = shape.H / shape.K, pairs = shape.B * shape.K;
-  auto* deltas = reinterpret_cast<float*>(workspace(current()));
+  auto* deltas = reinterpret_cast<float*>(cuda::workspace(current()));
   const std::int64_t fit = kWorkspaceBytes / (shared * shape.T * static_cast<std::int64_t>(sizeof(float)));
   const std::int64_t most = std::min<std::int64_t>(fit, 65'535 / shared);  // a grid's rows
   TRIREME_CHECK(most > 0, "attention's backward over so long a sequence does not fit into a stream's memory");

@@ -95,38 +95,34 @@ struct Answer {
   }
 };
 
-// Of a device's stream: cuDNN's handle, and memory for the largest question so far.
+// Of a device: cuDNN's handle, and what it was asked. One thread at a time.
 struct Fused {
+  std::mutex mutex;
   cudnnHandle_t handle = nullptr;
-  std::byte* memory = nullptr;
-  std::int64_t bytes = 0;
   std::map<Question, std::unique_ptr<Answer>> answers;
+
+  const Answer& answer(const Question& question) {
+    if (handle == nullptr) check(cudnnCreate(&handle), "cudnnCreate");
+    std::unique_ptr<Answer>& answer = answers[question];
+    if (answer == nullptr) answer = std::make_unique<Answer>(question, handle);
+    return *answer;
+  }
 };
 
-Fused& fused_of(StreamState& state) {
+Fused& fused_of(int device) {
   static std::mutex mutex;
-  static std::map<std::pair<int, cudaStream_t>, Fused> all;
+  static std::map<int, Fused> all;
   const std::lock_guard lock(mutex);
-  Fused& fused = all[{state.device, state.stream}];
-  if (fused.handle == nullptr) {
-    check(cudnnCreate(&fused.handle), "cudnnCreate");
-    check(cudnnSetStream(fused.handle, state.stream), "cudnnSetStream");
-  }
-  return fused;
+  return all[device];
 }
 
-void run(const Question& question, std::unordered_map<std::int64_t, void*> places) {
-  StreamState& state = current();
-  Fused& fused = fused_of(state);
-  std::unique_ptr<Answer>& answer = fused.answers[question];
-  if (answer == nullptr) answer = std::make_unique<Answer>(question, fused.handle);
-  if (answer->workspace_bytes > fused.bytes) {
-    TRIREME_CUDA(cudaStreamSynchronize(state.stream));
-    TRIREME_CUDA(cudaFree(fused.memory));
-    TRIREME_CUDA(cudaMalloc(&fused.memory, static_cast<std::size_t>(answer->workspace_bytes)));
-    fused.bytes = answer->workspace_bytes;
-  }
-  check(answer->graph.execute(fused.handle, places, fused.memory), "cuDNN attention");
+void run(const Question& question, std::unordered_map<std::int64_t, void*> places, void* workspace) {
+  const StreamState& state = current();
+  Fused& fused = fused_of(state.device);
+  const std::lock_guard lock(fused.mutex);
+  const Answer& answer = fused.answer(question);
+  check(cudnnSetStream(fused.handle, state.stream), "cudnnSetStream");
+  check(answer.graph.execute(fused.handle, places, workspace), "cuDNN attention");
 }
 
 Question question_of(const AttentionShape& s, DType dtype, bool backward) {
@@ -146,23 +142,35 @@ bool is_fused(const AttentionShape& s, DType dtype, const Dropout& dropout, cons
          s.D <= 128;
 }
 
-void fused_attention_forward(const AttentionShape& s, DType dtype, const void* qkv, void* out, float* lse) {
+void fused_attention_forward(const AttentionShape& s, DType dtype, const void* qkv, void* out, float* lse,
+                             void* workspace) {
   const Heads heads(s, qkv);
-  run(question_of(s, dtype, false), {{kQ, heads.q}, {kK, heads.k}, {kV, heads.v}, {kOut, out}, {kLse, lse}});
+  run(question_of(s, dtype, false), {{kQ, heads.q}, {kK, heads.k}, {kV, heads.v}, {kOut, out}, {kLse, lse}}, workspace);
 }
 
 void fused_attention_backward(const AttentionShape& s, DType dtype, const void* qkv, const void* out, const float* lse,
-                              const void* dout, void* dqkv) {
+                              const void* dout, void* dqkv, void* workspace) {
   const Heads heads(s, qkv), gradients(s, dqkv);
-  run(question_of(s, dtype, true), {{kQ, heads.q},
-                                    {kK, heads.k},
-                                    {kV, heads.v},
-                                    {kOut, const_cast<void*>(out)},
-                                    {kLse, const_cast<float*>(lse)},
-                                    {kDout, const_cast<void*>(dout)},
-                                    {kDq, gradients.q},
-                                    {kDk, gradients.k},
-                                    {kDv, gradients.v}});
+  run(question_of(s, dtype, true),
+      {{kQ, heads.q},
+       {kK, heads.k},
+       {kV, heads.v},
+       {kOut, const_cast<void*>(out)},
+       {kLse, const_cast<float*>(lse)},
+       {kDout, const_cast<void*>(dout)},
+       {kDq, gradients.q},
+       {kDk, gradients.k},
+       {kDv, gradients.v}},
+      workspace);
+}
+
+std::int64_t fused_attention_workspace(const AttentionShape& s, DType dtype, bool backward) {
+  if (!is_fused(s, dtype, {}, nullptr)) return 0;
+  int device = 0;
+  TRIREME_CUDA(cudaGetDevice(&device));
+  Fused& fused = fused_of(device);
+  const std::lock_guard lock(fused.mutex);
+  return fused.answer(question_of(s, dtype, backward)).workspace_bytes;
 }
 
 }  // namespace trireme::kernels::cuda

@@ -1,9 +1,11 @@
 #include "kernels/cuda/library.h"
 
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/error.h"
+#include "kernels/cuda/fused_attention.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/tables.h"
 
@@ -192,6 +194,17 @@ void* native_stream() {
 void copy(void* to, const void* from, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, current().stream));
 }
+void call_on_host(std::function<void()> work) {
+  auto given = std::make_unique<std::function<void()>>(std::move(work));
+  TRIREME_CUDA(cudaLaunchHostFunc(
+      current().stream,
+      [](void* taken) {
+        const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(taken));
+        (*mine)();
+      },
+      given.get()));
+  given.release();
+}
 void zero(void* memory, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), current().stream));
 }
@@ -223,10 +236,13 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .synchronize_event = cuda::synchronize_event,
                                        .is_reached = cuda::is_reached,
                                        .seconds_between = cuda::seconds_between,
+                                       .stream_scratch_bytes = cuda::kWorkspaceBytes,
+                                       .attention_workspace = cuda::fused_attention_workspace,
                                        .set_stream = cuda::set_stream,
                                        .native_stream = cuda::native_stream,
                                        .copy = cuda::copy,
                                        .zero = cuda::zero,
+                                       .call_on_host = cuda::call_on_host,
                                        .f32 = &cuda::kFloatTable,
                                        .bf16 = &cuda::kBfloat16Table,
                                        .f16 = &cuda::kFloat16Table,

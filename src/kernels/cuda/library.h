@@ -35,11 +35,15 @@ struct CudaLibrary {
   bool (*is_reached)(void* event);
   double (*seconds_between)(void* first, void* second);
 
+  std::int64_t stream_scratch_bytes;
+  std::int64_t (*attention_workspace)(const AttentionShape& shape, DType dtype, bool backward);
+
   // The calling thread's stream, and the one before.
   void* (*set_stream)(void* stream);
   void* (*native_stream)();
   void (*copy)(void* to, const void* from, std::int64_t bytes);
   void (*zero)(void* memory, std::int64_t bytes);
+  void (*call_on_host)(std::function<void()> work);
 
   const Table<float>* f32;
   const Table<bfloat16>* bf16;
