@@ -28,6 +28,7 @@ constexpr Kind kKinds[] = {
     {"gemm", "its matrix products", run_bench_gemm},
     {"attention", "its attention", run_bench_attention},
     {"models", "the known models as JSON", run_bench_models},
+    {"kernels", "a device's other kernels beside its copy", run_bench_kernels},
 };
 
 std::string kinds() {

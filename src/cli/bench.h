@@ -8,5 +8,6 @@ int run_bench_train(Arguments arguments);      // bench_train.cpp
 int run_bench_models(Arguments arguments);     // bench_work.cpp
 int run_bench_gemm(Arguments arguments);       // the same
 int run_bench_attention(Arguments arguments);  // the same
+int run_bench_kernels(Arguments arguments);    // bench_kernels.cpp
 
 }  // namespace trireme::cli
