@@ -120,7 +120,8 @@ struct Table {
   // y[n] = w[ids[n]]; ids are checked by the caller.
   void (*embedding_forward)(std::int64_t N, std::int64_t C, const std::int32_t* ids, const T* w, T* y);
   // dw[V, C]: overwritten (rows without an id become zero) or added to; rows that share an id add up in order of n, in
-  // Acc, and are rounded once. workspace: embedding_workspace(N, V, C) bytes.
+  // Acc, and are rounded once; on devices in sections of 128 (or more, where N * C is beyond 2^28), whose sums then add
+  // up. workspace: embedding_workspace(N, V, C) bytes.
   void (*embedding_backward)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy,
                              T* dw, bool add, void* workspace);
 

@@ -45,17 +45,47 @@ __global__ void __launch_bounds__(kThreads) count_kernel(std::int64_t N, std::in
   if (n < N) rows[n] = static_cast<std::int32_t>(n);
 }
 
-// The rows that have the same id, which lie side by side in the sorted order; the block at the first of them adds all.
-// A thread has so many columns as fill a pack, whatever the alignment.
+// Positions in the sorted order.
+struct Sorted {
+  std::int64_t rows;
+  const std::int32_t *ids, *order;  // order: the row of each
+  int section;                      // rows of an id that one block adds up
+
+  __device__ bool is_first(std::int64_t p) const { return p == 0 || ids[p - 1] != ids[p]; }
+  __device__ bool goes_on(std::int64_t p) const { return p + section < rows && ids[p + section] == ids[p]; }
+  // The first position that is not below the id.
+  __device__ std::int64_t begin_of(std::int32_t id) const {
+    std::int64_t low = 0, high = rows;
+    while (low < high) {
+      const std::int64_t middle = (low + high) / 2;
+      if (ids[middle] < id) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+  // Where the sum of the section at p goes: within `section` positions no more than one run of several sections begins,
+  // and no more than one section of another.
+  __device__ std::int64_t slot(std::int64_t p) const { return p / section * 2 + (is_first(p) ? 1 : 0); }
+};
+
+// The rows that have the same id lie side by side in the sorted order. A block at the first row of each section of them
+// adds the section up: to the gradient, or, where there are more, into a slot of partial. A thread has so many columns
+// as fill a pack, whatever the alignment.
 template <class N>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(std::int64_t rows, std::int64_t C, bool aligned, const std::int32_t* ids, const std::int32_t* order,
-                    const N* dy, N* dw, bool add) {
+    backward_kernel(Sorted sorted, std::int64_t C, bool aligned, const N* dy, N* dw, bool add, float* partial) {
   constexpr int kSize = Pack<N>::kSize, kUnroll = 8;
   __shared__ std::int32_t tile[kThreads];
   const std::int64_t begin = blockIdx.x;
-  const std::int32_t id = ids[begin];
-  if (begin > 0 && ids[begin - 1] == id) return;
+  const std::int32_t id = sorted.ids[begin];
+  const bool is_first = sorted.is_first(begin);
+  if (!is_first) {
+    if (begin < sorted.section || sorted.ids[begin - sorted.section] != id) return;
+    if ((begin - sorted.begin_of(id)) % sorted.section != 0) return;
+  }
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kSize;
   const int width = static_cast<int>(max(min(C - c, std::int64_t{kSize}), std::int64_t{0}));
   const bool whole = aligned && width == kSize;
@@ -73,11 +103,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kSize; ++i) sum[i] += to_float(pack.element[i]);
   };
-  for (std::int64_t first = begin;; first += kThreads) {
+  for (std::int64_t first = begin; first < begin + sorted.section; first += kThreads) {
     const std::int64_t mine = first + threadIdx.x;
-    const bool same = mine < rows && ids[mine] == id;
+    const bool same = mine < sorted.rows && sorted.ids[mine] == id;
     const int count = __syncthreads_count(same);  // they are in front: ids are sorted
-    if (same) tile[threadIdx.x] = order[mine];
+    if (same) tile[threadIdx.x] = sorted.order[mine];
     __syncthreads();
     for (int i = 0; i < count; i += kUnroll) {
       Pack<N> x[kUnroll];
@@ -92,6 +122,14 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (count < kThreads) break;
   }
+  if (!is_first || sorted.goes_on(begin)) {
+    float* to = partial + sorted.slot(begin) * C + c;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      if (i < width) to[i] = sum[i];
+    }
+    return;
+  }
   N* to = dw + id * C + c;
   if (add) add_pack(load(to));
   Pack<N> result;
@@ -102,6 +140,32 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kSize; ++i) {
     if (i < width) to[i] = result.element[i];
   }
+}
+
+// Adds up the sections of the run that begins within blockIdx.x's positions, if one of several does: in their order, a
+// thread a column.
+template <class N>
+__global__ void __launch_bounds__(kThreads)
+    sections_kernel(Sorted sorted, std::int64_t C, const float* partial, N* dw, bool add) {
+  __shared__ std::int64_t found;
+  if (threadIdx.x == 0) found = -1;
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < sorted.section; i += kThreads) {
+    const std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * sorted.section + i;
+    if (p < sorted.rows && sorted.goes_on(p) && sorted.is_first(p)) found = p;
+  }
+  __syncthreads();
+  const std::int64_t begin = found, c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  if (begin < 0 || c >= C) return;
+  const std::int32_t id = sorted.ids[begin];
+  const std::int64_t end = sorted.begin_of(id + 1);
+  float sum = partial[sorted.slot(begin) * C + c];
+#pragma unroll 8
+  for (std::int64_t p = begin + sorted.section; p < end; p += sorted.section)
+    sum += partial[p / sorted.section * 2 * C + c];
+  N* to = dw + id * C + c;
+  if (add) sum += to_float(*to);
+  *to = from_float<N>(sum);
 }
 
 // ids in order, and the row of each: order[i], those of one id in order too. order is the caller's memory, the rest,
@@ -118,8 +182,9 @@ const std::int32_t* sort_by_id(std::int64_t N, std::int64_t V, const std::int32_
   };
   std::size_t bytes = 0;
   sort(nullptr, bytes);
-  TRIREME_CHECK(2 * padded * 4 + static_cast<std::int64_t>(bytes) <= kWorkspaceBytes,
-                "an embedding's gradient of so many positions does not fit into a stream's memory");
+  TRIREME_CHECK(
+      2 * padded * 4 + static_cast<std::int64_t>(bytes) <= kWorkspaceBytes && padded * 4 <= kWorkspaceBytes / 2,
+      "an embedding's gradient of so many positions does not fit into a stream's memory");
   count_kernel<<<static_cast<unsigned>(ceil_div(N, kThreads)), kThreads, 0, state.stream>>>(N, rows);
   TRIREME_CUDA_LAUNCHED("embedding_backward");
   sort(scratch, bytes);
@@ -136,6 +201,18 @@ void embedding_forward(std::int64_t N, std::int64_t C, const std::int32_t* ids, 
   gather<Native<T>>(N, C, ids, w, y);
 }
 
+namespace {
+
+// Rows of a section: as few as leave room for the sections' sums.
+int section_of(std::int64_t N, std::int64_t C) {
+  std::int64_t section = kThreads;
+  while (section < N && ceil_div(N, section) * 2 * C * static_cast<std::int64_t>(sizeof(float)) > kWorkspaceBytes / 2)
+    section *= 2;
+  return static_cast<int>(section);
+}
+
+}  // namespace
+
 template <class T>
 void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
                         bool add, void* workspace) {
@@ -143,11 +220,18 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
   if (!add) TRIREME_CUDA(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(V * C) * sizeof(T), stream));
   if (N == 0 || C == 0) return;
   auto* order = static_cast<std::int32_t*>(workspace);
-  const std::int32_t* sorted = sort_by_id(N, V, ids, order);
+  const std::int32_t* ids_in_order = sort_by_id(N, V, ids, order);
+  const Sorted sorted{N, ids_in_order, order, section_of(N, C)};
+  // Behind the sorted ids, over what sorting needed.
+  auto* partial = reinterpret_cast<float*>(const_cast<std::int32_t*>(ids_in_order) + ceil_div(N, 64) * 64);
   constexpr int kSize = Pack<Native<T>>::kSize;
   const bool aligned = is_aligned(dy) && is_aligned(dw) && C % kSize == 0;
   const dim3 blocks(static_cast<unsigned>(N), static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
-  backward_kernel<<<blocks, kThreads, 0, stream>>>(N, C, aligned, sorted, order, native(dy), native(dw), add);
+  backward_kernel<<<blocks, kThreads, 0, stream>>>(sorted, C, aligned, native(dy), native(dw), add, partial);
+  TRIREME_CUDA_LAUNCHED("embedding_backward");
+  if (N <= sorted.section) return;
+  const dim3 runs(static_cast<unsigned>(ceil_div(N, sorted.section)), static_cast<unsigned>(ceil_div(C, kThreads)));
+  sections_kernel<<<runs, kThreads, 0, stream>>>(sorted, C, partial, native(dw), add);
   TRIREME_CUDA_LAUNCHED("embedding_backward");
 }
 
