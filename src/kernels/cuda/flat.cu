@@ -199,28 +199,54 @@ void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun&
 namespace {
 
 constexpr std::int64_t kChunk = 256;  // wherever ranks' slices begin, a chunk begins
-constexpr int kGroup = 16;            // threads of a chunk: the lanes of the CPU's sum
-constexpr int kGroups = kThreads / kGroup;
-constexpr std::int64_t kMaxPartials = 4096;
+constexpr int kLanes = 16;            // of the CPU's sum of a chunk: lane l adds elements l, l + 16, ...
+constexpr int kTurns = kChunk / kLanes;
+constexpr std::int64_t kMaxPartials = 528;  // blocks that fill a device
 
-// The chunk's sum in the CPU's order, in the group's first thread.
-template <class N>
+// The chunk's sum in the CPU's order, in the first of kLanes / Pack<N>::kSize neighbouring threads: each has as many
+// lanes as 16 bytes hold elements.
+template <bool kAligned, class N>
 __device__ double sum_of_chunk(std::int64_t n, const N* x) {
-  const int lane = static_cast<int>(threadIdx.x) % kGroup;
-  constexpr int kTurns = kChunk / kGroup;
-  float values[kTurns];
+  constexpr int kSize = Pack<N>::kSize, kGroup = kLanes / kSize, kUnroll = 32 / kSize;
+  const int lane = static_cast<int>(threadIdx.x) % kGroup * kSize;
+  double sum[kSize] = {};
+#pragma unroll 1
+  for (int first = 0; first < kTurns; first += kUnroll) {
+    Pack<N> packs[kUnroll] = {};
 #pragma unroll
-  for (int i = 0; i < kTurns; ++i) values[i] = (i + 1) * kGroup <= n ? to_float(x[i * kGroup + lane]) : 0.0f;
-  double sum = 0;
+    for (int u = 0; u < kUnroll; ++u) {
+      if ((first + u + 1) * kLanes > n) continue;
+      const N* from = x + (first + u) * kLanes + lane;
+      if constexpr (kAligned) {
+        packs[u] = load_pack(from);
+      } else {
 #pragma unroll
-  for (int i = 0; i < kTurns; ++i) sum = fma(static_cast<double>(values[i]), static_cast<double>(values[i]), sum);
-  for (int width = kGroup / 2; width > 0; width /= 2) sum += __shfl_down_sync(0xffffffffu, sum, width, kGroup);
+        for (int j = 0; j < kSize; ++j) packs[u].element[j] = from[j];
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        const double value = to_float(packs[u].element[j]);
+        sum[j] = fma(value, value, sum[j]);
+      }
+    }
+  }
+#pragma unroll
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+#pragma unroll
+    for (int j = 0; j < std::min(kSize, width); ++j) {
+      sum[j] +=
+          width >= kSize ? __shfl_down_sync(0xffffffffu, sum[j], width / kSize, kGroup) : sum[(j + width) % kSize];
+    }
+  }
   double rest = 0;
-  for (std::int64_t i = n < kChunk ? n / kGroup * kGroup : n; i < n; ++i) {
+  for (std::int64_t i = n < kChunk ? n / kLanes * kLanes : n; i < n; ++i) {
     const double value = to_float(x[i]);
     rest = fma(value, value, rest);
   }
-  return sum + rest;
+  return sum[0] + rest;
 }
 
 // Adds the block's sums in a fixed order.
@@ -233,10 +259,11 @@ __device__ ExactSum sum_of_block(ExactSum mine, ExactSum* sums) {
   return sums[0];
 }
 
-// Block b adds up the chunks [b * chunks, (b + 1) * chunks), each group every 16th.
-template <class N>
-__global__ void __launch_bounds__(kThreads)
+// Block b adds up the chunks [b * chunks, (b + 1) * chunks).
+template <bool kAligned, class N>
+__global__ void __launch_bounds__(kThreads, 4)
     squares_kernel(std::int64_t n, const N* x, std::int64_t chunks, ExactSum* partials) {
+  constexpr int kGroup = kLanes / Pack<N>::kSize, kGroups = kThreads / kGroup;
   __shared__ ExactSum sums[kThreads];
   const std::int64_t first = blockIdx.x * chunks;
   const int group = static_cast<int>(threadIdx.x) / kGroup;
@@ -244,7 +271,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = 0; i < chunks; i += kGroups) {  // the whole warp goes on: it shuffles
     const std::int64_t begin = (first + i + group) * kChunk;
     const std::int64_t size = i + group < chunks ? max(min(kChunk, n - begin), std::int64_t{0}) : 0;
-    sum.add(sum_of_chunk(size, x + begin));
+    sum.add(sum_of_chunk<kAligned>(size, x + begin));
   }
   if (threadIdx.x % kGroup != 0) sum = {};
   const ExactSum all = sum_of_block(sum, sums);
@@ -264,9 +291,11 @@ void add_squares(std::int64_t n, const N* x, ExactSum* total) {
   if (n == 0) return;
   StreamState& state = current();
   auto* partials = reinterpret_cast<ExactSum*>(workspace(state));
-  const std::int64_t all = ceil_div(n, kChunk), chunks = std::max<std::int64_t>(ceil_div(all, kMaxPartials), kGroups);
+  constexpr std::int64_t kAtOnce = kThreads / (kLanes / Pack<N>::kSize);  // chunks of a block
+  const std::int64_t all = ceil_div(n, kChunk), chunks = ceil_div(ceil_div(all, kMaxPartials), kAtOnce) * kAtOnce;
   const std::int64_t blocks = ceil_div(all, chunks);
-  squares_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, state.stream>>>(n, x, chunks, partials);
+  const auto kernel = is_aligned(x) ? squares_kernel<true, N> : squares_kernel<false, N>;
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, state.stream>>>(n, x, chunks, partials);
   TRIREME_CUDA_LAUNCHED("sum_of_squares");
   add_partials_kernel<<<1, kThreads, 0, state.stream>>>(static_cast<int>(blocks), partials, total);
   TRIREME_CUDA_LAUNCHED("sum_of_squares");
