@@ -43,10 +43,10 @@ class Cases {
     add("rmsnorm_forward", sizes, 2 * n + rest, {mine(all), mine(C), mine(all), floats(scales)},
         [=](auto a) { table().rmsnorm_forward(s, a(0), a(1), 1e-5, a(2), a.f32(3)); });
     add("rmsnorm_backward", sizes, 3 * n + rest, {mine(all), mine(C), floats(scales), mine(all), mine(all), mine(C)},
-        [=](auto a) { table().rmsnorm_backward(s, a(0), a(1), a.f32(2), a(3), a(4), false, a(5), true); });
+        [=](auto a) { table().rmsnorm_backward(s, a(0), a(1), a.f32(2), a(3), nullptr, a(4), a(5), true, nullptr); });
     add("rmsnorm_backward_add", sizes, 4 * n + rest,
         {mine(all), mine(C), floats(scales), mine(all), mine(all), mine(C)},
-        [=](auto a) { table().rmsnorm_backward(s, a(0), a(1), a.f32(2), a(3), a(4), true, a(5), true); });
+        [=](auto a) { table().rmsnorm_backward(s, a(0), a(1), a.f32(2), a(3), a(4), a(4), a(5), true, nullptr); });
   }
 
   void layernorm(std::int64_t C) {
@@ -59,8 +59,8 @@ class Cases {
     for (const bool adds : {false, true}) {
       add(adds ? "layernorm_backward_add" : "layernorm_backward", of(kRows, C), (adds ? 4 : 3) * n + rest, arrays,
           [=](auto a) {
-            table().layernorm_backward(kRows, C, a(0), a(1), a.f32(2), a.f32(3), a(4), a(5), adds, a(6), true, a(7),
-                                       true);
+            table().layernorm_backward(kRows, C, a(0), a(1), nullptr, a.f32(2), a.f32(3), a(4), adds ? a(5) : nullptr,
+                                       a(5), a(6), true, a(7), true, nullptr);
           });
     }
   }
@@ -70,7 +70,7 @@ class Cases {
     add("glu_forward", of(kRows, F), 3 * n, {mine(2 * n), mine(n)},
         [=](auto a) { table().glu_forward(Activation::silu, kRows, F, a(0), a(1)); });
     add("glu_backward", of(kRows, F), 5 * n, {mine(2 * n), mine(n), mine(2 * n)},
-        [=](auto a) { table().glu_backward(Activation::silu, kRows, F, a(0), a(1), a(2)); });
+        [=](auto a) { table().glu_backward(Activation::silu, kRows, F, a(0), a(1), a(2), nullptr); });
   }
 
   void activation(Activation activation, const std::string& name, std::int64_t F) {
@@ -78,13 +78,13 @@ class Cases {
     add(name + "_forward", of(kRows, F), 2 * n, {mine(n), mine(n)},
         [=](auto a) { table().activation_forward(activation, n, a(0), a(1)); });
     add(name + "_backward", of(kRows, F), 3 * n, {mine(n), mine(n)},
-        [=](auto a) { table().activation_backward(activation, n, a(0), a(1), a(1)); });
+        [=](auto a) { table().activation_backward(activation, n, a(0), a(1), a(1), nullptr); });
   }
 
   void bias(std::int64_t C) {
     const std::int64_t n = kRows * C;
     add("bias_forward", of(kRows, C), 2 * n + C, {mine(C), mine(n)},
-        [=](auto a) { table().bias_forward(kRows, C, a(0), a(1), true); });
+        [=](auto a) { table().bias_forward(kRows, C, a(0), a(1), a(1)); });
     add("bias_backward", of(kRows, C), n + C, {mine(n), mine(C)},
         [=](auto a) { table().bias_backward(kRows, C, a(0), a(1), true); });
   }

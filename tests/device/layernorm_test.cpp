@@ -5,9 +5,10 @@ namespace {
 
 class DeviceLayerNorm : public OnDevice {};
 
-// Rows of every kind that the kernels hold, and longer ones.
+// Rows of every kind that the kernels hold, longer ones, and more of them than blocks.
 const std::vector<std::pair<std::int64_t, std::int64_t>> kSizes = {
-    {3, 5}, {130, 7}, {67, 64}, {45, 100}, {257, 768}, {300, 1600}, {7, 4099}, {33, 8192}, {3, 16001}, {5, 40000}};
+    {3, 5},     {130, 7},   {67, 64},   {45, 100},   {257, 768},   {300, 1600}, {7, 4099},
+    {33, 8192}, {3, 16001}, {5, 40000}, {1700, 768}, {1100, 1600}, {600, 3072}};
 
 TEST_F(DeviceLayerNorm, OutputsAndMomentsAreThoseOfTheFormula) {
   Numbers numbers;

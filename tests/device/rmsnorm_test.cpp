@@ -5,7 +5,7 @@ namespace {
 
 class DeviceRmsNorm : public OnDevice {};
 
-// Heads, strides, rows of every kind that the kernel holds, and longer ones.
+// Heads, strides, rows of every kind that the kernel holds, longer ones, and more of them than blocks.
 const std::vector<NormShape> kShapes = {{.N = 3, .C = 5},
                                         {.N = 130, .C = 7},
                                         {.N = 67, .C = 64, .heads = 5, .row_stride = 512},
@@ -16,7 +16,11 @@ const std::vector<NormShape> kShapes = {{.N = 3, .C = 5},
                                         {.N = 7, .C = 4099},
                                         {.N = 65, .C = 8192},
                                         {.N = 3, .C = 16000, .heads = 2, .row_stride = 32001},
-                                        {.N = 5, .C = 40000}};
+                                        {.N = 5, .C = 40000},
+                                        {.N = 1500, .C = 300},
+                                        {.N = 1100, .C = 2048},
+                                        {.N = 600, .C = 3072},
+                                        {.N = 2300, .C = 128, .heads = 3, .row_stride = 400}};
 
 // A row's runs alone: what lies behind them is not a kernel's business.
 template <class T>

@@ -10,22 +10,25 @@ struct Slope {
   float value, derivative;
 };
 
+template <class N>
 __device__ float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
+  return quotient<N>(1.0f, 1.0f + exponential<N>(-x));
 }
 
 // One type an activation: value(x), and value and derivative together. The formulas of the CPU.
+template <class N>
 struct Silu {
-  __device__ static float value(float x) { return x * sigmoid(x); }
+  __device__ static float value(float x) { return x * sigmoid<N>(x); }
   __device__ static Slope slope(float x) {
-    const float s = sigmoid(x);
+    const float s = sigmoid<N>(x);
     return {x * s, s * fmaf(x, 1.0f - s, 1.0f)};
   }
 };
 
+template <class N>
 struct GeluTanh {
   static constexpr float kSlope = 1.5957691216057308f, kCubic = 0.044715f;
-  __device__ static float sigmoid_of(float x) { return sigmoid(x * fmaf(x * x, kCubic, 1.0f) * kSlope); }
+  __device__ static float sigmoid_of(float x) { return sigmoid<N>(x * fmaf(x * x, kCubic, 1.0f) * kSlope); }
   __device__ static float value(float x) { return x * sigmoid_of(x); }
   __device__ static Slope slope(float x) {
     const float s = sigmoid_of(x), inner = fmaf(x * x, 3.0f * kCubic, 1.0f) * kSlope;
@@ -33,15 +36,17 @@ struct GeluTanh {
   }
 };
 
+template <class N>
 struct Gelu {
   __device__ static float probability(float x) { return fmaf(erff(x * 0.7071067811865476f), 0.5f, 0.5f); }
   __device__ static float value(float x) { return x * probability(x); }
   __device__ static Slope slope(float x) {
     const float p = probability(x);
-    return {x * p, fmaf(x, expf(x * x * -0.5f) * 0.3989422804014327f, p)};
+    return {x * p, fmaf(x, exponential<N>(x * x * -0.5f) * 0.3989422804014327f, p)};
   }
 };
 
+template <class N>
 struct Relu {
   __device__ static float value(float x) { return x < 0.0f ? 0.0f : x; }  // NaN stays
   __device__ static Slope slope(float x) { return {value(x), x > 0.0f ? 1.0f : 0.0f}; }
@@ -117,14 +122,14 @@ struct Gradient {
   }
 };
 
-// step(Silu{}) and so on.
-template <class Step>
+// step(Silu<N>{}) and so on.
+template <class N, class Step>
 void with(Activation activation, Step step) {
   switch (activation) {
-    case Activation::silu: return step(Silu{});
-    case Activation::gelu_tanh: return step(GeluTanh{});
-    case Activation::gelu: return step(Gelu{});
-    case Activation::relu: return step(Relu{});
+    case Activation::silu: return step(Silu<N>{});
+    case Activation::gelu_tanh: return step(GeluTanh<N>{});
+    case Activation::gelu: return step(Gelu<N>{});
+    case Activation::relu: return step(Relu<N>{});
   }
 }
 
@@ -133,8 +138,8 @@ void with(Activation activation, Step step) {
 template <class T>
 void glu_forward(Activation activation, int64_t N, int64_t F, const T* gate_up, T* y) {
   constexpr int kWidth = kWidthOf<T>;
-  with(activation, [=]<class Kind>(Kind) {
-    for_each_in_rows<kWidth>("glu_forward", N, F, are_aligned<kWidth>(F, gate_up, y),
+  with<Native<T>>(activation, [=]<class Kind>(Kind) {
+    for_each_in_rows<kWidth>("glu_forward", N, F, are_aligned<kWidth>(F, F, gate_up, y),
                              Gate<Kind, Native<T>>{F, native(gate_up), native(y)});
   });
 }
@@ -142,23 +147,23 @@ void glu_forward(Activation activation, int64_t N, int64_t F, const T* gate_up, 
 template <class T>
 void glu_backward(Activation activation, int64_t N, int64_t F, const T* gate_up, const T* dy, T* dgate_up, T* y) {
   constexpr int kWidth = kWidthOf<T>;
-  with(activation, [=]<class Kind>(Kind) {
+  with<Native<T>>(activation, [=]<class Kind>(Kind) {
     for_each_in_rows<kWidth>(
-        "glu_backward", N, F, are_aligned<kWidth>(F, gate_up, dy, dgate_up, y),
+        "glu_backward", N, F, are_aligned<kWidth>(F, F, gate_up, dy, dgate_up, y),
         GateGradient<Kind, Native<T>>{F, native(gate_up), native(dy), native(dgate_up), native(y)});
   });
 }
 
 template <class T>
 void activation_forward(Activation activation, int64_t n, const T* x, T* y) {
-  with(activation, [=]<class Kind>(Kind) { map("activation_forward", n, Value<Kind>{}, y, x); });
+  with<Native<T>>(activation, [=]<class Kind>(Kind) { map("activation_forward", n, Value<Kind>{}, y, x); });
 }
 
 template <class T>
 void activation_backward(Activation activation, int64_t n, const T* x, const T* dy, T* dx, T* y) {
   constexpr int kWidth = kWidthOf<T>;
-  with(activation, [=]<class Kind>(Kind) {
-    for_each_in_rows<kWidth>("activation_backward", 1, n, are_aligned<kWidth>(0, x, dy, dx, y),
+  with<Native<T>>(activation, [=]<class Kind>(Kind) {
+    for_each_in_rows<kWidth>("activation_backward", 1, n, are_aligned<kWidth>(n, 0, x, dy, dx, y),
                              Gradient<Kind, Native<T>>{n, native(x), native(dy), native(dx), native(y)});
   });
 }

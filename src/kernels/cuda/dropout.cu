@@ -4,33 +4,37 @@
 namespace trireme::kernels::cuda {
 namespace {
 
+constexpr int kThreads = 256;
+
 // A thread takes those elements of a group of 64 whose words come from its kWidth blocks: kWidth neighbours in each of
 // its four sixteens.
 template <int kWidth, bool kAligned, class N>
-__global__ void drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
-  constexpr int kThreads = 16 / kWidth;  // of a group
+__global__ void __launch_bounds__(kThreads, 3) drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
+  constexpr int kOfGroup = 16 / kWidth;  // threads
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int place = static_cast<int>(thread % kThreads) * kWidth;
-  const int64_t group = thread / kThreads, first = group * kDropoutGroup + place;
+  const int place = static_cast<int>(thread % kOfGroup) * kWidth;
+  const int64_t group = thread / kOfGroup, first = group * kDropoutGroup + place;
   if (first >= n) return;
   for (int64_t sample = blockIdx.y; sample < samples; sample += gridDim.y) {
     const N* from = x + sample * n + first;
     N* to = y + sample * n + first;
-    Floats<kWidth> value[4];
+    Neighbours<N, kWidth> value[4];
 #pragma unroll
-    for (int w = 0; w < 4; ++w) value[w] = load_floats<kWidth, kAligned>(from + w * 16, n - first - w * 16);
-    if (rule.keys != nullptr) {
+    for (int w = 0; w < 4; ++w) value[w] = load<kWidth, kAligned>(from + w * 16, n - first - w * 16);
+    uint4 words[kWidth];
+    if (rule.keys != nullptr) rule.draw(sample, group, place, words);
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) {
-        const float4 factors = rule.factors(sample, group, place + i);
-        value[0].at[i] *= factors.x;
-        value[1].at[i] *= factors.y;
-        value[2].at[i] *= factors.z;
-        value[3].at[i] *= factors.w;
+    for (int w = 0; w < 4; ++w) {
+      auto kept = floats(value[w]);
+      if (rule.keys != nullptr) {
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) {
+          const std::uint32_t of_element[] = {words[i].x, words[i].y, words[i].z, words[i].w};
+          kept.at[i] *= rule.factor_of(of_element[w]);
+        }
       }
+      store<kAligned>(to + w * 16, n - first - w * 16, kept);
     }
-#pragma unroll
-    for (int w = 0; w < 4; ++w) store<kAligned>(to + w * 16, n - first - w * 16, value[w]);
   }
 }
 
@@ -38,11 +42,11 @@ __global__ void drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N
 
 template <class T>
 void dropout(int64_t B, int64_t n, const Dropout& dropout, const T* x, T* y) {
-  constexpr int kWidth = kWidthOf<T>, kThreads = 256;
+  constexpr int kWidth = kWidthOf<T>;
   if (B == 0 || n == 0) return;
   const int64_t threads = ceil_div(n, kDropoutGroup) * (16 / kWidth);
   const dim3 grid(static_cast<unsigned>(ceil_div(threads, kThreads)), static_cast<unsigned>(std::min(kMaxGridY, B)));
-  with_bool(are_aligned<kWidth>(n, x, y), [&]<class Aligned>(Aligned) {
+  with_bool(are_aligned<kWidth>(n, n, x, y), [&]<class Aligned>(Aligned) {
     drop<kWidth, Aligned::value>
         <<<grid, kThreads, 0, current().stream>>>(B, n, DropoutRule(dropout), native(x), native(y));
   });

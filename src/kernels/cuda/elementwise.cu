@@ -72,7 +72,7 @@ void scale(int64_t n, double factor, T* x) {
 template <class T>
 void soft_cap(int64_t N, int64_t V, int64_t stride, double cap, T* x) {
   constexpr int kWidth = kWidthOf<T>;
-  for_each_in_rows<kWidth>("soft_cap", N, V, are_aligned<kWidth>(stride, x),
+  for_each_in_rows<kWidth>("soft_cap", N, V, are_aligned<kWidth>(V, stride, x),
                            SoftCap<Native<T>>{V, stride, static_cast<float>(cap), native(x)});
 }
 
@@ -90,10 +90,10 @@ void accumulate_all(int64_t n, int count, const T* const* slots, float* accumula
   for (int first = 0; first < count; first += kMostSlots) {
     Slots<N> some{};
     const int size = std::min(kMostSlots, count - first);
-    bool aligned = are_aligned<kWidth>(0, accumulator);
+    bool aligned = are_aligned<kWidth>(n, 0, accumulator);
     for (int slot = 0; slot < size; ++slot) {
       some.at[slot] = native(slots[first + slot]);
-      aligned = aligned && are_aligned<kWidth>(0, some.at[slot]);
+      aligned = aligned && are_aligned<kWidth>(n, 0, some.at[slot]);
     }
     with_bool(aligned, [&]<class Aligned>(Aligned) {
       accumulate_all_kernel<kWidth, Aligned::value>
@@ -114,13 +114,13 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   map("cast_to_float", n, Same{}, y, x);
 }
 
-#define TRIREME_INSTANCES(T)                                     \
-  template void add(int64_t, const T*, const T*, T*);            \
-  template void scale(int64_t, double, T*);                      \
-  template void soft_cap(int64_t, int64_t, int64_t, double, T*); \
-  template void accumulate(int64_t, const T*, float*, bool);     \
+#define TRIREME_INSTANCES(T)                                                 \
+  template void add(int64_t, const T*, const T*, T*);                        \
+  template void scale(int64_t, double, T*);                                  \
+  template void soft_cap(int64_t, int64_t, int64_t, double, T*);             \
+  template void accumulate(int64_t, const T*, float*, bool);                 \
   template void accumulate_all(int64_t, int, const T* const*, float*, bool); \
-  template void cast_from_float(int64_t, const float*, T*);      \
+  template void cast_from_float(int64_t, const float*, T*);                  \
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -75,6 +75,28 @@ inline bool is_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
+// For results of type N: what the fast ones are wrong by is lost when rounding to 16 bits.
+template <class N>
+__device__ float exponential(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+  return y;
+}
+template <>
+__device__ inline float exponential<float>(float x) {
+  return expf(x);
+}
+template <class N>
+__device__ float quotient(float a, float b) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(b));
+  return a * reciprocal;
+}
+template <>
+__device__ inline float quotient<float>(float a, float b) {
+  return a / b;
+}
+
 __device__ inline float warp_sum(float x) {
   for (int width = 16; width > 0; width /= 2) x += __shfl_xor_sync(0xffffffffu, x, width);
   return x;

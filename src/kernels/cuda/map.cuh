@@ -4,21 +4,20 @@
 
 namespace trireme::kernels::cuda {
 
-// out[i] = formula(in[i]...) in float, for n elements; out may be one of in.
+constexpr int kMapThreads = 256, kMapPieces = 2;
+
 template <int kWidth, bool kAligned, class Formula, class Out, class... In>
-__global__ void map_kernel(int64_t n, Formula formula, Out* out, const In*... in) {
-  constexpr int kPieces = 2;
-  const int64_t first = (int64_t{blockIdx.x} * kPieces * blockDim.x + threadIdx.x) * kWidth;
-  Floats<kWidth> x[kPieces][sizeof...(In)];
+__device__ void map_tile(int64_t first, int64_t n, Formula formula, Out* out, const In*... in) {
+  Floats<kWidth> x[kMapPieces][sizeof...(In)];
 #pragma unroll
-  for (int piece = 0; piece < kPieces; ++piece) {
-    const int64_t i = first + piece * blockDim.x * kWidth;
+  for (int piece = 0; piece < kMapPieces; ++piece) {
+    const int64_t i = first + (piece * kMapThreads + static_cast<int>(threadIdx.x)) * kWidth;
     int of = 0;
     ((x[piece][of++] = load_floats<kWidth, kAligned>(in + i, n - i)), ...);
   }
 #pragma unroll
-  for (int piece = 0; piece < kPieces; ++piece) {
-    const int64_t i = first + piece * blockDim.x * kWidth;
+  for (int piece = 0; piece < kMapPieces; ++piece) {
+    const int64_t i = first + (piece * kMapThreads + static_cast<int>(threadIdx.x)) * kWidth;
     Floats<kWidth> y;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
@@ -32,15 +31,23 @@ __global__ void map_kernel(int64_t n, Formula formula, Out* out, const In*... in
   }
 }
 
+// out[i] = formula(in[i]...) in float, for n elements; out may be one of in.
+template <int kWidth, class Formula, class Out, class... In>
+__global__ void __launch_bounds__(kMapThreads)
+    map_kernel(int64_t n, bool aligned, Formula formula, Out* out, const In*... in) {
+  constexpr int kTile = kMapPieces * kMapThreads * kWidth;
+  const int64_t first = int64_t{blockIdx.x} * kTile;
+  if (aligned && first + kTile <= n) return map_tile<kWidth, true>(first, first + kTile, formula, out, in...);
+  map_tile<kWidth, false>(first, n, formula, out, in...);
+}
+
 template <class Formula, class Out, class... In>
 void map(const char* name, int64_t n, Formula formula, Out* out, const In*... in) {
-  constexpr int kWidth = kWidthOf<Native<Out>, Native<In>...>, kThreads = 256;
+  constexpr int kWidth = kWidthOf<Native<Out>, Native<In>...>;
   if (n == 0) return;
-  with_bool(are_aligned<kWidth>(0, out, in...), [&]<class Aligned>(Aligned) {
-    map_kernel<kWidth, Aligned::value>
-        <<<static_cast<unsigned>(ceil_div(n, 2 * kWidth * kThreads)), kThreads, 0, current().stream>>>(
-            n, formula, native(out), native(in)...);
-  });
+  map_kernel<kWidth>
+      <<<static_cast<unsigned>(ceil_div(n, kMapPieces * kMapThreads * kWidth)), kMapThreads, 0, current().stream>>>(
+          n, are_aligned<kWidth>(0, 0, out, in...), formula, native(out), native(in)...);
   TRIREME_CUDA_LAUNCHED(name);
 }
 

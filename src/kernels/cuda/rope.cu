@@ -3,28 +3,40 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-// threadIdx.x goes over half a head, whose angles serve all heads (threadIdx.y).
+constexpr int kHeads = 4;  // that a thread asks for at once
+
+// threadIdx.x goes over half a head, whose angles serve all heads (threadIdx.y); threadIdx.z over rows.
 template <int kWidth, bool kAligned, class N>
-__global__ void rotate(int64_t rows, int64_t heads, int64_t D, int64_t row_stride, N* x, const int32_t* positions,
-                       const float* cos_sin, float direction) {
-  const int64_t half = D / 2;
-  for (int64_t n = blockIdx.x; n < rows; n += gridDim.x) {
-    const float* cosines = cos_sin + positions[n] * D;
-    for (int64_t i = int64_t{threadIdx.x} * kWidth; i < half; i += int64_t{blockDim.x} * kWidth) {
-      const int64_t left = half - i;
-      const auto cosine = load_floats<kWidth, kAligned>(cosines + i, left);
-      const auto sine = load_floats<kWidth, kAligned>(cosines + half + i, left);
-      for (int64_t h = threadIdx.y; h < heads; h += blockDim.y) {
-        N* first = x + n * row_stride + h * D + i;
-        auto a = load_floats<kWidth, kAligned>(first, left), b = load_floats<kWidth, kAligned>(first + half, left);
+__global__ void __launch_bounds__(256) rotate(int64_t rows, int64_t heads, int64_t D, int64_t row_stride, N* x,
+                                              const int32_t* positions, const float* cos_sin, float direction) {
+  const int64_t half = D / 2, n = int64_t{blockIdx.x} * blockDim.z + threadIdx.z;
+  if (n >= rows) return;
+  const float* cosines = cos_sin + positions[n] * D;
+  for (int64_t i = int64_t{threadIdx.x} * kWidth; i < half; i += int64_t{blockDim.x} * kWidth) {
+    const int64_t left = half - i;
+    N* const row = x + n * row_stride + i;
+    const auto cosine = load_floats<kWidth, kAligned>(cosines + i, left);
+    const auto sine = load_floats<kWidth, kAligned>(cosines + half + i, left);
+    for (int64_t h = threadIdx.y; h < heads; h += kHeads * blockDim.y) {
+      Neighbours<N, kWidth> pair[kHeads][2];
+#pragma unroll
+      for (int u = 0; u < kHeads; ++u) {
+        const int64_t head = h + u * blockDim.y, some = head < heads ? left : 0;
+        pair[u][0] = load<kWidth, kAligned>(row + head * D, some);
+        pair[u][1] = load<kWidth, kAligned>(row + head * D + half, some);
+      }
+#pragma unroll
+      for (int u = 0; u < kHeads; ++u) {
+        const int64_t head = h + u * blockDim.y, some = head < heads ? left : 0;
+        auto a = floats(pair[u][0]), b = floats(pair[u][1]);
 #pragma unroll
         for (int j = 0; j < kWidth; ++j) {
           const float s = sine.at[j] * direction, before = a.at[j];
           a.at[j] = before * cosine.at[j] - b.at[j] * s;
           b.at[j] = b.at[j] * cosine.at[j] + before * s;
         }
-        store<kAligned>(first, left, a);
-        store<kAligned>(first + half, left, b);
+        store<kAligned>(row + head * D, some, a);
+        store<kAligned>(row + head * D + half, some, b);
       }
     }
   }
@@ -36,16 +48,18 @@ template <class T>
 void rope(int64_t N, int64_t heads, int64_t D, int64_t row_stride, T* x, const int32_t* positions, const float* cos_sin,
           int sign) {
   constexpr int kWidth = kWidthOf<T>;
+  constexpr int64_t kThreads = 256;
   const int64_t half = D / 2;
   if (N == 0 || heads == 0 || half == 0) return;
-  dim3 block = block_of_rows(ceil_div(half, kWidth));
-  block.y = static_cast<unsigned>(std::min(int64_t{block.y}, heads));
-  const auto grid = static_cast<unsigned>(std::min(N, int64_t{1} << 30));
-  with_bool(are_aligned<kWidth>(row_stride, x) && are_aligned<kWidth>(D, cos_sin) && half % kWidth == 0,
-            [&]<class Aligned>(Aligned) {
-              rotate<kWidth, Aligned::value><<<grid, block, 0, current().stream>>>(
-                  N, heads, D, row_stride, native(x), positions, cos_sin, static_cast<float>(sign));
-            });
+  const int64_t of_head = std::min(ceil_div(half, kWidth), kThreads);
+  const int64_t of_row = std::min(ceil_div(heads, kHeads), kThreads / of_head);
+  const int64_t rows = std::min(kThreads / (of_head * of_row), int64_t{64});  // the most that threadIdx.z goes over
+  const dim3 block(static_cast<unsigned>(of_head), static_cast<unsigned>(of_row), static_cast<unsigned>(rows));
+  const bool aligned = are_aligned<kWidth>(half, row_stride, x) && are_aligned<kWidth>(half, D, cos_sin);
+  with_bool(aligned, [&]<class Aligned>(Aligned) {
+    rotate<kWidth, Aligned::value><<<static_cast<unsigned>(ceil_div(N, rows)), block, 0, current().stream>>>(
+        N, heads, D, row_stride, native(x), positions, cos_sin, static_cast<float>(sign));
+  });
   TRIREME_CUDA_LAUNCHED("rope");
 }
 
