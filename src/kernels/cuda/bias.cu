@@ -23,29 +23,34 @@ struct AddBias {
   }
 };
 
-// partial[part][C] = the sum of rows part, part + parts, ...
+constexpr int kRowLanes = 16;  // threads of a block that share columns (threadIdx.y)
+
+// partial[part][C] = the sum of the rows that the part's threads take, every `step`-th each.
 template <int kWidth, bool kAligned, class N>
-__global__ void partial_column_sums(int64_t rows, int64_t C, int64_t parts, const N* x, float* partial) {
+__global__ void __launch_bounds__(32 * kRowLanes)
+    partial_column_sums(int64_t rows, int64_t C, int64_t step, const N* x, float* partial) {
   constexpr int kUnroll = 8;
-  const int64_t c = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kWidth;
-  const int64_t part = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
-  if (c >= C || part >= parts) return;
+  __shared__ Floats<kWidth> of_lane[kRowLanes][32];
+  const int64_t c = (int64_t{blockIdx.x} * 32 + threadIdx.x) * kWidth;
   Floats<kWidth> sum = {};
-  const auto add = [&](const Neighbours<N, kWidth>& row) {
-    const auto values = floats(row);
+  const auto add = [&](const Floats<kWidth>& values) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum.at[i] += values.at[i];
   };
-  int64_t n = part;
-  for (; n + (kUnroll - 1) * parts < rows; n += kUnroll * parts) {
+  int64_t n = int64_t{blockIdx.y} * kRowLanes + threadIdx.y;
+  for (; n + (kUnroll - 1) * step < rows; n += kUnroll * step) {
     Neighbours<N, kWidth> row[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) row[u] = load<kWidth, kAligned>(x + (n + u * parts) * C + c, C - c);
+    for (int u = 0; u < kUnroll; ++u) row[u] = load<kWidth, kAligned>(x + (n + u * step) * C + c, C - c);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) add(row[u]);
+    for (int u = 0; u < kUnroll; ++u) add(floats(row[u]));
   }
-  for (; n < rows; n += parts) add(load<kWidth, kAligned>(x + n * C + c, C - c));
-  store<false>(partial + part * C + c, C - c, sum);
+  for (; n < rows; n += step) add(load_floats<kWidth, kAligned>(x + n * C + c, C - c));
+  of_lane[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0) return;
+  for (int lane = 1; lane < kRowLanes; ++lane) add(of_lane[lane][threadIdx.x]);
+  store<false>(partial + blockIdx.y * C + c, C - c, sum);
 }
 
 }  // namespace
@@ -60,19 +65,18 @@ void bias_forward(int64_t N, int64_t C, const T* b, const T* addend, T* y) {
 template <class T>
 void bias_backward(int64_t N, int64_t C, const T* dy, T* db, bool add) {
   constexpr int kWidth = kWidthOf<T>;
-  constexpr int64_t kThreads = kFillingMultiprocessors * 512, kMinRows = 8;  // a part's sum is worth writing
+  constexpr int64_t kBlocks = 3 * kFillingMultiprocessors;
   if (C == 0) return;
-  const int64_t pieces = ceil_div(C, kWidth);
+  const int64_t columns = ceil_div(C, 32 * kWidth);
   const int64_t fit = kWorkspaceBytes / (C * static_cast<int64_t>(sizeof(float)));
-  const int64_t parts =
-      std::min(ceil_div(N, kMinRows), std::clamp(kThreads / pieces, int64_t{1}, std::max(fit, int64_t{1})));
+  const int64_t most = std::max(std::min({kBlocks / columns, fit, kMaxGridY}), int64_t{1});
+  const int64_t parts = std::min(ceil_div(N, kRowLanes), most);
   auto* partial = reinterpret_cast<float*>(workspace(current()));
   if (N > 0) {
-    const dim3 block = block_of_rows(pieces);
-    const dim3 grid(static_cast<unsigned>(ceil_div(pieces, block.x)), static_cast<unsigned>(ceil_div(parts, block.y)));
+    const dim3 grid(static_cast<unsigned>(columns), static_cast<unsigned>(parts));
     with_bool(are_aligned<kWidth>(C, C, dy), [&]<class Aligned>(Aligned) {
       partial_column_sums<kWidth, Aligned::value>
-          <<<grid, block, 0, current().stream>>>(N, C, parts, native(dy), partial);
+          <<<grid, dim3(32, kRowLanes), 0, current().stream>>>(N, C, parts * kRowLanes, native(dy), partial);
     });
     TRIREME_CUDA_LAUNCHED("bias_backward");
   }

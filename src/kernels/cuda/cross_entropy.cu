@@ -10,7 +10,7 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
+constexpr int kMaxThreads = 384;
 constexpr int kUnroll = 4;  // pieces that a thread asks for before it looks at the first
 constexpr float kMinusInfinity = -__builtin_inff();
 
@@ -99,9 +99,8 @@ __device__ void leave_row(int blocks) {
 // thread p % blockDim.x.
 template <class N>
 struct Part {
-  N* x;  // the part's first logit
-  int V,
-      stride;  // columns from there to the row's last logit, and to the next row; or fewer, where the next part begins
+  N* x;           // the part's first logit
+  int V, stride;  // columns from there to the row's last logit and to the next row, or to where the next part begins
   int pieces;
   bool aligned;
 
@@ -123,23 +122,25 @@ struct Part {
   // Logits that are not there are minus infinity.
   template <bool kWhole>
   __device__ Piece<N> load(int p) const {
-    if (kWhole || is_whole(p)) return cuda::load<kSize<N>, true>(x + p * kSize<N>, 1);
-    Floats<kSize<N>> values;
+    if constexpr (!kWhole) {
+      if (!is_whole(p)) {
+        Floats<kSize<N>> values;
 #pragma unroll
-    for (int i = 0; i < kSize<N>; ++i) {
-      values.at[i] = p * kSize<N> + i < V ? to_float(x[p * kSize<N> + i]) : kMinusInfinity;
+        for (int i = 0; i < kSize<N>; ++i) {
+          values.at[i] = p * kSize<N> + i < V ? to_float(x[p * kSize<N> + i]) : kMinusInfinity;
+        }
+        return rounded<N>(values);
+      }
     }
-    return rounded<N>(values);
+    return cuda::load<kSize<N>, true>(x + p * kSize<N>, 1);
   }
   template <bool kWhole>
   __device__ void store(int p, const Floats<kSize<N>>& values) const {
-    if (kWhole || is_whole(p)) return cuda::store<true>(x + p * kSize<N>, 1, values);
-    if (p >= pieces) return;
-#pragma unroll
-    for (int i = 0; i < kSize<N>; ++i) {
-      const int v = p * kSize<N> + i;
-      if (v < stride) x[v] = from_float<N>(v < V ? values.at[i] : 0.0f);
+    if constexpr (!kWhole) {
+      if (p >= pieces) return;
+      if (!is_whole(p)) return cuda::store<false>(x + p * kSize<N>, V - p * kSize<N>, values);
     }
+    cuda::store<true>(x + p * kSize<N>, 1, values);
   }
   // The columns from v on; aligned rows end where a piece does.
   __device__ void clear(int v) const {
@@ -212,7 +213,7 @@ __device__ void write_gradient(const Part<N>& part, const Softmax<N>& softmax, i
     if constexpr (kCapped) right *= slope_of_cap(logit, gradient.inverse_cap);
     part.x[label] = from_float<N>(right);
   }
-  part.clear(part.pieces * kSize<N>);
+  part.clear(part.V);
 }
 
 enum class Kind { loss, gradient, capped_gradient };

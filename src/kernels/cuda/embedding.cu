@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int kSize = Pack<N>::kSize, kUnroll = 8;
   __shared__ std::int32_t tile[kThreads];
   const std::int64_t begin = blockIdx.x;
-  const std::int32_t id = sorted.ids[begin];
-  const bool is_first = sorted.is_first(begin);
+  const std::int32_t id = sorted.ids[begin], row = sorted.order[begin];
+  const bool is_first = sorted.is_first(begin), is_alone = begin + 1 == sorted.rows || sorted.ids[begin + 1] != id;
   if (!is_first) {
     if (begin < sorted.section || sorted.ids[begin - sorted.section] != id) return;
     if ((begin - sorted.begin_of(id)) % sorted.section != 0) return;
@@ -103,9 +103,11 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kSize; ++i) sum[i] += to_float(pack.element[i]);
   };
-  for (std::int64_t first = begin; first < begin + sorted.section; first += kThreads) {
+  add_pack(load(dy + row * C + c));
+  const std::int64_t end = is_alone ? begin : min(begin + sorted.section, sorted.rows);
+  for (std::int64_t first = begin + 1; first < end; first += kThreads) {
     const std::int64_t mine = first + threadIdx.x;
-    const bool same = mine < sorted.rows && sorted.ids[mine] == id;
+    const bool same = mine < end && sorted.ids[mine] == id;
     const int count = __syncthreads_count(same);  // they are in front: ids are sorted
     if (same) tile[threadIdx.x] = sorted.order[mine];
     __syncthreads();
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (count < kThreads) break;
   }
-  if (!is_first || sorted.goes_on(begin)) {
+  if (!is_first || (!is_alone && sorted.goes_on(begin))) {
     float* to = partial + sorted.slot(begin) * C + c;
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {

@@ -293,7 +293,10 @@ __global__ void __launch_bounds__(G::kBlockThreads, kBackwardBlocks<G>) norm_gra
     if (a.addend != nullptr) addend.read(a.addend + run.at, run.C);
     if constexpr (G::kReadsAhead) read(ahead, n + step);
     const int C = run.C;
+    const float offset = kCentred ? -run.mean * run.rstd : 0.0f;
     const auto normed = [&](float value) {
+      // Where it is rounded to 16 bits, what this loses behind a large mean was lost before.
+      if constexpr (kCentred && sizeof(N) == 2) return fmaf(value, run.rstd, offset);
       if constexpr (kCentred) value -= run.mean;
       return value * run.rstd;
     };
