@@ -17,7 +17,8 @@ struct Timing {
 Timing timing_of(std::vector<double> seconds);  // at least one
 
 // Runs all works in turn, as a step does, until `seconds` are over, three times at least, and one round first that does
-// not count. On a stream they are timed there: the kernels of a work, one after another, without the host.
+// not count. On a stream they are timed there: the kernels of a work, one after another, without the host. The last of
+// them runs once more before each round, untimed.
 // stream null: on the CPU.
 std::vector<Timing> time_in_turn(std::span<const std::function<void()>> works, double seconds,
                                  const kernels::Stream* stream);
