@@ -210,7 +210,7 @@ Tensor ModelState::view(int parameter, std::byte* weights) const {
 }
 
 void ModelState::initialize(std::uint64_t seed) {
-  for_each_piece(StateKind::master, [&](const HeldPiece& piece) {
+  const auto draw = [&](const HeldPiece& piece) {
     const Box& box = piece.box;
     const std::uint64_t stream = stream_id("init/" + piece.tensor.name);
     in_parallel(box.rows(), box.numel(), [&](std::int64_t begin, std::int64_t end) {
@@ -225,7 +225,8 @@ void ModelState::initialize(std::uint64_t seed) {
         }
       }
     });
-  });
+  };
+  for_each_piece(StateKind::master, draw, /*reads=*/false);  // all of them is written, and padding is zero
 }
 
 void ModelState::cast_weights(int group) {
@@ -244,12 +245,13 @@ void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& vis
   for (const StateKind kind : kinds_) for_each_piece(kind, visit);
 }
 
-void ModelState::for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const {
+void ModelState::for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit, bool reads) const {
   std::vector<float> copy;
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
     const Range range = held(kind, g);
     const bool is_copy = is_copied(kind, g);
-    if (is_copy) read(kind, g, copy);
+    if (is_copy && reads) read(kind, g, copy);
+    if (is_copy && !reads) copy.assign(static_cast<std::size_t>(range.size()), 0.0f);
     float* first = is_copy ? copy.data() : data(kind, g);
     for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
       const ParameterSpec& parameter = chain_.parameters[piece.parameter];

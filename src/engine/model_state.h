@@ -106,7 +106,8 @@ class ModelState {
     std::int64_t row_stride;
   };
   void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
-  void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const;
+  // reads: false: visit gets zeros in place of what is there, where that is not in the host's reach.
+  void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit, bool reads = true) const;
 
   std::int64_t allocated_bytes(schedule::Tier tier) const { return memory_of(tier).bytes(); }
 
