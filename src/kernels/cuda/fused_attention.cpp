@@ -138,8 +138,8 @@ struct Heads {
 }  // namespace
 
 bool is_fused(const AttentionShape& s, DType dtype, const Dropout& dropout, const std::int32_t* starts) {
-  return size_of(dtype) == 2 && starts == nullptr && dropout.probability == 0 && s.soft_cap == 0 && s.D % 8 == 0 &&
-         s.D <= 128;
+  return size_of(dtype) == 2 && s.T > 1 && starts == nullptr && dropout.probability == 0 && s.soft_cap == 0 &&
+         s.D % 8 == 0 && s.D <= 128;
 }
 
 void fused_attention_forward(const AttentionShape& s, DType dtype, const void* qkv, void* out, float* lse,
