@@ -10,7 +10,7 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-constexpr int kMaxThreads = 384;
+constexpr int kMaxThreads = 256;
 constexpr int kUnroll = 4;  // pieces that a thread asks for before it looks at the first
 constexpr float kMinusInfinity = -__builtin_inff();
 

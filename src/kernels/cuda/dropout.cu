@@ -9,7 +9,7 @@ constexpr int kThreads = 256;
 // A thread takes those elements of a group of 64 whose words come from its kWidth blocks: kWidth neighbours in each of
 // its four sixteens.
 template <int kWidth, bool kAligned, class N>
-__global__ void __launch_bounds__(kThreads, 4) drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
+__global__ void __launch_bounds__(kThreads, 3) drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
   constexpr int kOfGroup = 16 / kWidth;  // threads
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int place = static_cast<int>(thread % kOfGroup) * kWidth;

@@ -8,7 +8,7 @@ constexpr int kHeads = 4;  // that a thread asks for at once
 // threadIdx.x goes over half a head, whose angles serve all heads (threadIdx.y); threadIdx.z over rows.
 template <int kWidth, bool kAligned, class N>
 __global__ void __launch_bounds__(256, 3) rotate(int64_t rows, int64_t heads, int64_t D, int64_t row_stride, N* x,
-                                              const int32_t* positions, const float* cos_sin, float direction) {
+                                                 const int32_t* positions, const float* cos_sin, float direction) {
   const int64_t half = D / 2, n = int64_t{blockIdx.x} * blockDim.z + threadIdx.z;
   if (n >= rows) return;
   const float* cosines = cos_sin + positions[n] * D;
