@@ -33,11 +33,7 @@ double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t ind
 }
 
 double normal_quantile(double p) {
-  const double q = p - 0.5;
-  if (q >= -kCentral && q <= kCentral) return central_quantile(q);
-  const double r = tail_radius(q < 0 ? p : 1 - p);
-  const double tail = r <= kNear ? near_tail_quantile(r) : far_tail_quantile(r);
-  return q < 0 ? -tail : tail;
+  return quantile(p);
 }
 
 std::uint64_t permute(std::uint64_t seed, std::uint64_t stream, std::uint64_t n, std::uint64_t index) {

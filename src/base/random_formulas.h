@@ -1,5 +1,5 @@
-// The formulas of random.h, for one number at a time (random.cpp) and for vectors of them (random_fill.cpp): the same
-// operations, so the same bits. Internal to base/; every file that includes this is compiled without contraction.
+// The formulas of random.h, for one number at a time (random.cpp), for vectors of them (random_fill.cpp) and for CUDA
+// devices: the same operations, so the same bits. Every file that includes this is compiled without contraction.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -8,7 +8,11 @@
 
 namespace trireme::random_formulas {
 
+#ifdef __CUDACC__
+#define TRIREME_FORMULA __host__ __device__ __forceinline__
+#else
 #define TRIREME_FORMULA [[gnu::always_inline]] inline
+#endif
 
 TRIREME_FORMULA std::uint32_t low(std::uint64_t word) {
   return static_cast<std::uint32_t>(word);
@@ -122,6 +126,14 @@ TRIREME_FORMULA double far_tail_quantile(double r) {  // r > kNear
                                      1.42151175831644588870e-7,
                                      2.04426310338993978564e-15};
   return polynomial(kNumerator, r - kNear) / polynomial(kDenominator, r - kNear);
+}
+
+TRIREME_FORMULA double quantile(double p) {
+  const double q = p - 0.5;
+  if (q >= -kCentral && q <= kCentral) return central_quantile(q);
+  const double r = tail_radius(q < 0 ? p : 1 - p);
+  const double tail = r <= kNear ? near_tail_quantile(r) : far_tail_quantile(r);
+  return q < 0 ? -tail : tail;
 }
 
 #undef TRIREME_FORMULA

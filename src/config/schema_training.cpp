@@ -149,8 +149,8 @@ std::vector<Key> training_size_keys() {
        .range = at_least(0),
        .field = field<&Plan::training, &TrainingPlan::memory_budget>(),
        .doc = "Bytes that a rank may take, beside host memory of offloading, for weights, optimizer, gradients, "
-              "activations and workspace. A plan that needs more is refused with the cheapest change that fits; unset "
-              "or 0: no limit."},
+              "activations and workspace. A plan that needs more is refused with the cheapest change that fits. 0: no "
+              "limit; unset: what the rank's CUDA device has free, and no limit on the CPU."},
       {.name = "training.seed",
        .type = Type::integer,
        .fallback = "0",

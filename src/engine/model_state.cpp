@@ -209,7 +209,47 @@ Tensor ModelState::view(int parameter, std::byte* weights) const {
   return {data, chain_.compute_dtype, {spec.rows, spec.columns}};
 }
 
+// Of masters that are all in the device's own memory.
+void ModelState::initialize_on_device(std::uint64_t seed) const {
+  const kernels::Stream stream;
+  const kernels::OnStream on(stream);
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    const Range range = held(StateKind::master, g);
+    float* master = data(StateKind::master, g);
+    kernels::zero(master, range.size() * static_cast<std::int64_t>(sizeof(float)));
+    for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
+      const ParameterSpec& parameter = chain_.parameters[piece.parameter];
+      if (parameter.init == Init::zeros) continue;
+      const bool is_drawn = parameter.init == Init::normal;
+      const LogicalTensor& tensor = parameter.logical[piece.logical];
+      const Box& box = piece.box;
+      kernels::fill_normal_rows(
+          {.seed = seed,
+           .stream = stream_id("init/" + tensor.name),
+           .first = static_cast<std::uint64_t>(box.row_begin * tensor.box.columns() + box.column_begin),
+           .rows = box.rows(),
+           .columns = box.columns(),
+           .pitch = tensor.box.columns(),
+           .stride = piece.flat_row_stride,
+           .mean = is_drawn ? 0.0 : 1.0,
+           .scale = is_drawn ? parameter.init_std : 0.0},
+          master + (piece.flat_begin - range.begin));
+    }
+  }
+  stream.synchronize();
+}
+
+bool ModelState::masters_are_on_device() const {
+  if (!is_on_device()) return false;
+  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
+    const auto* master = reinterpret_cast<const std::byte*>(data(StateKind::master, g));
+    if (is_rounded(g) || master < device_.at(0) || master >= device_.at(0) + device_.bytes()) return false;
+  }
+  return true;
+}
+
 void ModelState::initialize(std::uint64_t seed) {
+  if (masters_are_on_device()) return initialize_on_device(seed);
   const auto draw = [&](const HeldPiece& piece) {
     const Box& box = piece.box;
     const std::uint64_t stream = stream_id("init/" + piece.tensor.name);

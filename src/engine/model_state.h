@@ -118,6 +118,8 @@ class ModelState {
     float* snapshot;
   };
   void fill_optimizer_state(float value) const;
+  void initialize_on_device(std::uint64_t seed) const;
+  bool masters_are_on_device() const;
   void write_rounded(int group, std::span<const float> values) const;
   void write(StateKind kind, int group, std::span<const float> values) const;
   void copy_between(void* to, const void* from, std::size_t bytes) const;

@@ -140,6 +140,14 @@ class Constants {
 // was issued before, and then must be pinned for the copy to be asynchronous.
 void copy(void* to, const void* from, std::int64_t bytes);
 void zero(void* memory, std::int64_t bytes);
+// Normals of base/random.h, the same bits: element c of row r of out, whose rows are `stride` apart, is mean + scale *
+// random_normal(seed, stream, first + r * pitch + c). On a stream of a device only.
+struct NormalRows {
+  std::uint64_t seed = 0, stream = 0, first = 0;
+  std::int64_t rows = 0, columns = 0, pitch = 0, stride = 0;
+  double mean = 0, scale = 1;
+};
+void fill_normal_rows(const NormalRows& rows, float* out);
 // work() on the host, in the stream's order, on a thread of the driver's: what the stream is given later waits for it.
 // It neither throws nor asks anything of the device.
 void call_on_host(std::function<void()> work);

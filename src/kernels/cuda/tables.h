@@ -1,5 +1,6 @@
 // The tables of this library.
 #pragma once
+#include "kernels/device.h"
 #include "kernels/gemm_table.h"
 #include "kernels/kernels.h"
 
@@ -10,5 +11,6 @@ extern const Table<bfloat16> kBfloat16Table;
 extern const Table<float16> kFloat16Table;
 extern const FlatTable kFlatTable;
 extern const GemmTable kGemmTable;
+void fill_normal_rows(const NormalRows& rows, float* out);
 
 }  // namespace trireme::kernels::cuda
