@@ -8,13 +8,13 @@ namespace {
 
 class DeviceAttention : public OnDevice {};
 
-enum class Starts { none, zero, documents, window };  // none: a null pointer
+enum class Starts { none, zero, documents, long_documents, window };  // none: a null pointer
 
 std::vector<std::int32_t> starts_of(Starts kind, std::int64_t B, std::int64_t T) {
   std::vector<std::int32_t> starts(B * T);
   for (std::int64_t n = 0; n < B * T; ++n) {
-    const std::int64_t t = n % T, document = 37 + n / T;
-    const std::int64_t start = kind <= Starts::zero ? 0 : kind == Starts::documents ? t / document * document : t - 20;
+    const std::int64_t t = n % T, document = (kind == Starts::documents ? 37 : 290) + n / T;
+    const std::int64_t start = kind <= Starts::zero ? 0 : kind == Starts::window ? t - 20 : t / document * document;
     starts[n] = static_cast<std::int32_t>(std::max<std::int64_t>(start, 0));
   }
   return starts;
@@ -133,6 +133,18 @@ void compare_all(Numbers& numbers) {
     compare<T>({1, 150, 3, 1, D, scale}, Starts::documents, 0, numbers);
     compare<T>({1, 150, 2, 2, D, scale, 2.0}, Starts::window, 0.3, numbers);
   }
+  for (const std::int64_t T_ : {1, 31, 32, 33, 127, 128, 129, 300}) {
+    for (const std::int64_t D : {64, 80, 96, 128}) {
+      const double scale = 1 / std::sqrt(static_cast<double>(D));
+      compare<T>({2, T_, 4, 1, D, scale}, Starts::documents, 0, numbers);
+    }
+  }
+  for (const std::int64_t D : {64, 96, 128}) {  // over many tiles
+    const double scale = 1 / std::sqrt(static_cast<double>(D));
+    compare<T>({1, 700, 4, 2, D, scale}, Starts::long_documents, 0, numbers);
+    compare<T>({1, 700, 4, 2, D, scale, 3.0}, Starts::long_documents, 0.2, numbers);
+    compare<T>({1, 520, 2, 1, D, scale}, Starts::zero, 0, numbers);
+  }
   compare<T>({3, 131, 6, 3, 40, 0.2, 5.0}, Starts::documents, 0, numbers);
   compare<T>({3, 131, 6, 3, 40, 0.2}, Starts::window, 0, numbers);
   compare<T>({2, 193, 4, 1, 64, 0.125}, Starts::zero, 0.1, numbers);
@@ -154,7 +166,6 @@ TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInFp16) {
   compare_all<float16>(numbers);
 }
 
-// Keys that no query of a block may see are not read: NaN there stays there.
 // By cuDNN, which rounds the weights to 16 bits before they meet the values.
 TEST_F(DeviceAttention, OfWholeSequencesIsThatOfTheFormula) {
   Numbers numbers;
@@ -169,20 +180,30 @@ TEST_F(DeviceAttention, OfWholeSequencesIsThatOfTheFormula) {
   compare<float>({2, 130, 4, 2, 64, 0.125}, Starts::none, 0, numbers);
 }
 
-TEST_F(DeviceAttention, SkipsWhatNoQueryOfABlockSees) {
+// Keys that no query of a block may see are not read: NaN there stays there.
+template <class T>
+void expect_skips() {
   constexpr std::int64_t S = 192, D = 8;
+  const T nan(std::numeric_limits<float>::quiet_NaN());
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  auto qkv = numbers.normal<float>(S * 3 * D);
-  for (std::int64_t t = 0; t < 40; ++t) qkv[t * 3 * D + D] = std::numeric_limits<float>::quiet_NaN();
-  for (std::int64_t t = 128; t < S; ++t) qkv[t * 3 * D + 2 * D] = std::numeric_limits<float>::quiet_NaN();
+  auto qkv = numbers.normal<T>(S * 3 * D);
+  for (std::int64_t t = 0; t < 40; ++t) qkv[t * 3 * D + D] = nan;
+  for (std::int64_t t = 128; t < S; ++t) qkv[t * 3 * D + 2 * D] = nan;
   std::vector<std::int32_t> starts(S);
   for (std::int64_t t = 64; t < S; ++t) starts[t] = 40;
-  const DeviceArray<float> on_qkv(qkv), out(S * D), lse(S);
+  const DeviceArray<T> on_qkv(qkv), out(S * D);
+  const DeviceArray<float> lse(S);
   const DeviceArray<std::int32_t> on_starts(starts);
-  table<float>().attention_forward({1, S, 1, 1, D, 0.3}, {}, on_qkv, on_starts, out, lse, nullptr);
+  table<T>().attention_forward({1, S, 1, 1, D, 0.3}, {}, on_qkv, on_starts, out, lse, nullptr);
   const auto found = out.host();
-  for (std::int64_t t = 0; t < S; ++t) EXPECT_EQ(std::isnan(found[t * D]), t < 64 || t >= 128) << t;
+  for (std::int64_t t = 0; t < S; ++t) {
+    EXPECT_EQ(std::isnan(static_cast<float>(found[t * D])), t < 64 || t >= 128) << t;
+  }
+}
+TEST_F(DeviceAttention, SkipsWhatNoQueryOfABlockSees) {
+  expect_skips<float>();
+  expect_skips<bfloat16>();
 }
 
 // Sequences of other lengths, whose last rows find the keys and values before them in caches.

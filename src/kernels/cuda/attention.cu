@@ -1,25 +1,12 @@
-// Causal grouped-query attention, forward: a block takes 64 queries of a head against one tile of keys after another,
-// with the softmax of what it has seen (Dao et al. 2022). Any head size, starts, soft cap and dropout, without tensor
-// cores. Keys that no query of the block may see are not read.
+// Causal grouped-query attention, forward: cuDNN's, or on tensor cores that of attention_mma_forward.cu, where they
+// know the question; else in fp32, where a block takes 64 queries of a head against one tile of keys after another,
+// with the softmax of what it has seen (Dao et al. 2022). Keys that no query of a block may see are not read.
 #include <climits>
 
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace trireme::kernels::cuda {
 namespace {
-
-template <class N>
-struct Forward {
-  AttentionShape s;
-  Scores scores;
-  DropoutRule dropout;
-  const N* qkv;
-  const N* const* key_values;  // null: those of qkv
-  const std::int32_t *past, *starts;
-  N* out;
-  float* lse;
-  bool aligned;
-};
 
 // The softmax of a thread's rows so far, whose sums are its own columns' until the end.
 struct Seen {
@@ -54,14 +41,12 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_cons
   float *queries = shared, *keys = queries + kTileFloats<kD>, *weights = keys + kTileFloats<kD>;
   __shared__ std::int32_t start_of[kTile];
   const AttentionShape& s = f.s;
-  const std::int64_t b = blockIdx.z, h = blockIdx.y, kv = h / (s.H / s.K), width = s.qkv_width();
+  const std::int64_t b = blockIdx.z, h = blockIdx.y, kv = h / (s.H / s.K);
   const int D = static_cast<int>(s.D);
   const std::int64_t begin = (gridDim.x - 1 - blockIdx.x) * std::int64_t{kTile};  // the longest first
   const std::int64_t past = f.past == nullptr ? 0 : f.past[b];
   const std::int64_t end = past + min(begin + kTile, s.T);
-  const N* sequence = f.qkv + b * s.T * width;
-  Matrix<const N> k{sequence + (s.H + kv) * D, width};
-  if (f.key_values != nullptr) k = {f.key_values[b] + kv * D, 2 * s.K * D};
+  const Matrix<const N> k = f.keys(b, kv);
   const Matrix<const N> v{k.rows + s.K * D, k.stride};
   const bool aligned = f.aligned && reinterpret_cast<std::uintptr_t>(k.rows) % 16 == 0;
 
@@ -70,7 +55,7 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_cons
     const std::int64_t t = begin + threadIdx.x;
     start_of[threadIdx.x] = t < s.T ? first_seen(f.starts, b * s.T + t) : INT_MAX;
   }
-  fill_tile<kD>(queries, Matrix<const N>{sequence + h * D, width}, begin, begin, s.T, D, f.aligned);
+  fill_tile<kD>(queries, f.queries(b, h), begin, begin, s.T, D, f.aligned);
   __syncthreads();
   const std::int64_t first_key = __reduce_min_sync(0xffffffffu, min(start_of[lane], start_of[lane + 32]));
 
@@ -123,16 +108,20 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_cons
     }
     out.scale(i, 1.0f / sum);
   }
-  out.store(Matrix<N>{f.out + (b * s.T * s.H + h) * D, s.H * D}, begin, s.T, D);
+  out.store(f.output(b, h), begin, s.T, D);
 }
 
 template <class N>
 void run(const Forward<N>& f) {
   if (f.s.B == 0 || f.s.T == 0) return;
+  if constexpr (sizeof(N) == 2) {
+    if (f.s.D <= kMmaMaxD) return mma_attention_forward(f);
+  }
   with_head_size(f.s.D, [&]<int kD>(std::integral_constant<int, kD>) {
     const dim3 blocks(static_cast<unsigned>(ceil_div(f.s.T, kTile)), static_cast<unsigned>(f.s.H),
                       static_cast<unsigned>(f.s.B));
-    launch_tiles("attention_forward", forward_kernel<kD, N>, blocks, 2 * kTileFloats<kD> + kWeightFloats, f);
+    constexpr int kBytes = (2 * kTileFloats<kD> + kWeightFloats) * static_cast<int>(sizeof(float));
+    launch_tiles("attention_forward", forward_kernel<kD, N>, blocks, kTileThreads, kBytes, f);
   });
 }
 

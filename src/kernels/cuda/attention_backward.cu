@@ -1,42 +1,13 @@
-// Causal grouped-query attention, backward: the gradient of 64 queries against all keys that they see, then that of 64
-// keys and values against all queries that see them, of one head that shares them after another. Nothing is added up
-// across blocks, so sums have one order.
+// Causal grouped-query attention, backward: cuDNN's, or on tensor cores that of attention_mma_backward.cu, where they
+// know the question; else in fp32: the gradient of 64 queries against all keys that they see, then that of 64 keys and
+// values against all queries that see them, of one head that shares them after another. Nothing is added up across
+// blocks, so sums have one order.
 #include <climits>
 
 #include "kernels/cuda/attention_tiles.cuh"
 
 namespace trireme::kernels::cuda {
 namespace {
-
-// Of some key/value heads of some sequences: the pair of the grid's row y is first + y; deltas are theirs.
-template <class N>
-struct Backward {
-  AttentionShape s;
-  Scores scores;
-  DropoutRule dropout;
-  const N* qkv;
-  const std::int32_t* starts;
-  const N* out;
-  const float* lse;
-  const N* dout;
-  N* dqkv;
-  float* deltas;  // [pairs, H / K, T]: sums of dout * out
-  std::int64_t first;
-  bool aligned;
-
-  __device__ std::int64_t shared() const { return s.H / s.K; }
-  // Head `head` of qkv, counted through queries, keys and values.
-  template <class M>
-  __device__ Matrix<M> head(M* all, std::int64_t b, std::int64_t head) const {
-    return {all + b * s.T * s.qkv_width() + head * s.D, s.qkv_width()};
-  }
-  __device__ Matrix<const N> output(const N* all, std::int64_t b, std::int64_t h) const {
-    return {all + (b * s.T * s.H + h) * s.D, s.H * s.D};
-  }
-  __device__ std::int64_t group(std::int64_t h, std::int64_t t, std::int64_t key) const {
-    return (h * s.T + t) * ((s.T + kDropoutGroup - 1) / kDropoutGroup) + key / kDropoutGroup;
-  }
-};
 
 template <int kD, class N>
 __global__ void __launch_bounds__(kTileThreads) query_kernel(const __grid_constant__ Backward<N> f) {
@@ -203,17 +174,23 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
                 native(dqkv),
                 deltas,
                 0,
-                heads_are_aligned(shape.D, {native(qkv), native(dout)})};
-  with_head_size(shape.D, [&]<int kD>(std::integral_constant<int, kD>) {
-    constexpr int kFloats = 3 * kTileFloats<kD> + kWeightFloats;
-    const auto tiles = static_cast<unsigned>(ceil_div(shape.T, kTile));
-    for (; f.first < pairs; f.first += most) {
-      const auto count = static_cast<unsigned>(std::min(most, pairs - f.first));
-      const dim3 queries(tiles, count * static_cast<unsigned>(shared)), keys(tiles, count);
-      launch_tiles("attention_backward", query_kernel<kD, N>, queries, kFloats, f);
-      launch_tiles("attention_backward", key_kernel<kD, N>, keys, kFloats, f);
+                heads_are_aligned(shape.D, {native(qkv), native(out), native(dout)})};
+  for (; f.first < pairs; f.first += most) {
+    const std::int64_t count = std::min(most, pairs - f.first);
+    if constexpr (sizeof(T) == 2) {
+      if (shape.D <= kMmaMaxD) {
+        mma_attention_backward(f, count);
+        continue;
+      }
     }
-  });
+    with_head_size(shape.D, [&]<int kD>(std::integral_constant<int, kD>) {
+      constexpr int kBytes = (3 * kTileFloats<kD> + kWeightFloats) * static_cast<int>(sizeof(float));
+      const auto tiles = static_cast<unsigned>(ceil_div(shape.T, kTile));
+      const dim3 queries(tiles, static_cast<unsigned>(count * shared)), keys(tiles, static_cast<unsigned>(count));
+      launch_tiles("attention_backward", query_kernel<kD, N>, queries, kTileThreads, kBytes, f);
+      launch_tiles("attention_backward", key_kernel<kD, N>, keys, kTileThreads, kBytes, f);
+    });
+  }
 }
 
 #define TRIREME_INSTANCES(T)                                                                                       \

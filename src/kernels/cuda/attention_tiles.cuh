@@ -5,17 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda/attention_arguments.cuh"
 #include "kernels/cuda/fused_attention.h"
-#include "kernels/cuda/random.cuh"
 
 namespace trireme::kernels::cuda {
-
-__device__ inline std::int32_t first_seen(const std::int32_t* starts, std::int64_t n) {
-  return starts == nullptr ? 0 : starts[n];
-}
-
-template <class T>
-using Acc = typename AccumulatorOf<T>::type;
 
 constexpr int kTile = 64, kTileThreads = 256, kSide = 16, kEach = kTile / kSide;
 constexpr int kWeightStride = kTile + 4;  // 4 floats on, so that neighbouring rows lie in other banks
@@ -40,17 +33,6 @@ __device__ inline float row_max(float x) {
   for (int width = kSide / 2; width > 0; width /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, width));
   return x;
 }
-__device__ inline float lane_of(const float4& x, int i) {
-  return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
-}
-
-// Rows of D elements, `stride` apart.
-template <class N>
-struct Matrix {
-  N* rows;
-  std::int64_t stride;
-};
-
 // Row r of the tile is row first + r of the matrix; what is not of [begin, end), and columns from D on, become zero.
 template <int kD, class N>
 __device__ void fill_tile(float* tile, Matrix<const N> matrix, std::int64_t first, std::int64_t begin, std::int64_t end,
@@ -164,22 +146,6 @@ struct Sums {
   }
 };
 
-// What becomes of a product of a query and a key.
-struct Scores {
-  float scale, cap, inner, inverse_cap;
-  explicit Scores(const AttentionShape& s)
-      : scale(static_cast<float>(s.scale)),
-        cap(static_cast<float>(s.soft_cap)),
-        inner(s.soft_cap > 0 ? scale / cap : 0),
-        inverse_cap(s.soft_cap > 0 ? static_cast<float>(1 / s.soft_cap) : 0) {}
-  __device__ float of(float product) const { return cap > 0 ? cap * tanhf(product * inner) : product * scale; }
-  // d(score) / d(product)
-  __device__ float slope(float score) const {
-    const float tangent = score * inverse_cap;
-    return scale * (1.0f - tangent * tangent);
-  }
-};
-
 // kernel<kD> for the least kD that D fits into, which each has its registers.
 template <class Step>
 void with_head_size(std::int64_t D, Step step) {
@@ -187,14 +153,6 @@ void with_head_size(std::int64_t D, Step step) {
   if (D <= 64) return step(std::integral_constant<int, 64>{});
   if (D <= 128) return step(std::integral_constant<int, 128>{});
   step(std::integral_constant<int, 256>{});
-}
-
-template <class Kernel, class... Arguments>
-void launch_tiles(const char* name, Kernel kernel, dim3 blocks, int floats, const Arguments&... arguments) {
-  const int bytes = floats * static_cast<int>(sizeof(float));
-  TRIREME_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<blocks, kTileThreads, static_cast<std::size_t>(bytes), current().stream>>>(arguments...);
-  TRIREME_CUDA_LAUNCHED(name);
 }
 
 // Whether rows of heads may be read in packs: those of qkv, or of outputs, or of a cache.
