@@ -13,34 +13,56 @@ struct Seen {
   float largest[kM][2], sum[kM][2];
 };
 
-// scores become 2^(factor * (score - largest)), and what is there already shrinks with the new largest.
+// A row's largest lags until it is behind by this power of two: its weights stay far from what 16 bits hold, and sums
+// need not shrink with each tile.
+constexpr float kLag = 8;
+
+// scores become 2^(factor * (score - largest)); where largest grows, what is there already shrinks.
 template <int kD>
 __device__ void take_scores(Sums<kM, kN>& scores, float factor, Seen& seen, Sums<kM, kD / 8>& out) {
+  float top[kM][2];
+  bool is_behind = false;
 #pragma unroll
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float top = seen.largest[m][r];
+      top[m][r] = fmaxf(scores[m][0][2 * r], scores[m][0][2 * r + 1]);
 #pragma unroll
-      for (int n = 0; n < kN; ++n) top = fmaxf(top, fmaxf(scores[m][n][2 * r], scores[m][n][2 * r + 1]));
-      top = quad_max(top);
-      const float shift = top == -__builtin_inff() ? 0.0f : -top * factor;  // nothing visible yet
-      const float shrink = exp2_of(fmaf(seen.largest[m][r], factor, shift));
-      seen.largest[m][r] = top;
-      float sum = 0;
+      for (int n = 1; n < kN; ++n) top[m][r] = fmaxf(top[m][r], fmaxf(scores[m][n][2 * r], scores[m][n][2 * r + 1]));
+      top[m][r] = quad_max(top[m][r]);
+      is_behind |= (top[m][r] - seen.largest[m][r]) * factor > kLag;
+    }
+  }
+  if (__any_sync(0xffffffffu, is_behind) != 0) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float before = seen.largest[m][r], largest = fmaxf(before, top[m][r]);
+        const float shrink = before == largest ? 1.0f : exp2_of((before - largest) * factor);
+        seen.largest[m][r] = largest;
+        seen.sum[m][r] *= shrink;
+#pragma unroll
+        for (int n = 0; n < kD / 8; ++n) {
+          out[m][n][2 * r] *= shrink;
+          out[m][n][2 * r + 1] *= shrink;
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool sees = seen.largest[m][r] != -__builtin_inff();
+      const float shift = sees ? -seen.largest[m][r] * factor : 0.0f;
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e) {
           scores[m][n][e] = exp2_of(fmaf(scores[m][n][e], factor, shift));
-          sum += scores[m][n][e];
+          seen.sum[m][r] += scores[m][n][e];
         }
-      }
-      seen.sum[m][r] = fmaf(seen.sum[m][r], shrink, sum);
-#pragma unroll
-      for (int n = 0; n < kD / 8; ++n) {
-        out[m][n][2 * r] *= shrink;
-        out[m][n][2 * r + 1] *= shrink;
       }
     }
   }
