@@ -215,13 +215,13 @@ __device__ Weights<kM, kN> rounded(const float (&sums)[kM][kN][4]) {
   return w;
 }
 
-// += weights @ b. b is an address of rows_first.
-template <class N, int kD, int kM, int kN>
-__device__ void add_weighted(const Weights<kM, kN>& weights, std::uint32_t b, float (&sums)[kM][kD / 8][4]) {
+// += weights @ b, whose columns are as many as those of the sums. b is an address of rows_first.
+template <class N, int kD, int kM, int kN, int kColumns>
+__device__ void add_weighted(const Weights<kM, kN>& weights, std::uint32_t b, float (&sums)[kM][kColumns][4]) {
 #pragma unroll
   for (int j = 0; j < kN / 2; ++j) {
 #pragma unroll
-    for (int n = 0; n < kD / 8; n += 2) {
+    for (int n = 0; n < kColumns; n += 2) {
       Fragment y;
       load_transposed(y, b + piece_at<kD>(j * 16, n * 8));
 #pragma unroll
@@ -231,6 +231,36 @@ __device__ void add_weighted(const Weights<kM, kN>& weights, std::uint32_t b, fl
       }
     }
   }
+}
+
+// Of two neighbouring warps.
+__device__ inline void synchronize_pair() {
+  asm volatile("bar.sync %0, 64;" ::"r"(1 + warp_id() / 2) : "memory");
+}
+// Weights for the neighbouring warp, and its own, by way of `places` in shared memory for all warps of the block.
+template <int kM, int kN>
+__device__ void tell(const Weights<kM, kN>& weights, uint4* places) {
+  synchronize_pair();  // what lay there has been read
+#pragma unroll
+  for (int i = 0; i < kM * kN / 2; ++i) {
+    const Fragment& x = weights.of[i / (kN / 2)][i % (kN / 2)];
+    places[(warp_id() * kM * kN / 2 + i) * kWarp + lane_id()] = {x[0], x[1], x[2], x[3]};
+  }
+}
+template <int kM, int kN>
+__device__ Weights<kM, kN> heard(const uint4* places) {
+  synchronize_pair();
+  Weights<kM, kN> weights;
+#pragma unroll
+  for (int i = 0; i < kM * kN / 2; ++i) {
+    const uint4 x = places[((warp_id() ^ 1) * kM * kN / 2 + i) * kWarp + lane_id()];
+    Fragment& y = weights.of[i / (kN / 2)][i % (kN / 2)];
+    y[0] = x.x;
+    y[1] = x.y;
+    y[2] = x.z;
+    y[3] = x.w;
+  }
+  return weights;
 }
 
 // The warp's rows times their factors (of the rows g and g + 8 of each piece) become the rows of a matrix from `first`

@@ -145,12 +145,15 @@ __global__ void __launch_bounds__(QueryShape<kD>::kThreads, 2) query_kernel(cons
   store_rows(dq, scale, f.head(f.dqkv, b, h), position, T, D);
 }
 
-// Three sums of 32 keys would not fit into a thread's registers with heads of more than 64.
+// A warp has 32 keys. The sums of their gradients would not fit into its registers with heads of more than 64 elements:
+// there two warps share keys. Each has half of a tile's queries, tells the other the weights that it found, and has the
+// sums of half of the columns.
 template <int kD>
 struct KeyShape {
-  static constexpr int kM = kD <= 64 ? 2 : 1, kThreads = kRows / kM * 2;
-  static constexpr int kQueries = kD <= 64 ? 32 : 64, kN = kQueries / 8;
-  static constexpr int kBytes = tile_bytes<kD>(2 * kRows + 4 * kQueries);
+  static constexpr int kHalves = kD <= 64 ? 1 : 2, kThreads = kRows * kHalves, kQueries = 32 * kHalves;
+  static constexpr int kM = 2, kN = 32 / 8, kColumns = kD / kHalves;
+  static constexpr int kPlaces = kHalves == 1 ? 0 : kThreads / kWarp * kM * kN / 2 * kWarp;
+  static constexpr int kBytes = tile_bytes<kD>(2 * kRows + 4 * kQueries) + kPlaces * 16;
 };
 
 // The last position that sees one of the keys before `end`, from `begin` on, and 0 if none does.
@@ -191,16 +194,19 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
   using Shape = KeyShape<kD>;
   constexpr int kThreads = Shape::kThreads, kM = Shape::kM, kN = Shape::kN, kQueries = Shape::kQueries;
   constexpr int kTileElements = kQueries * kMmaStride<kD>, kWarpRows = kM * 16;
+  constexpr int kHalves = Shape::kHalves, kColumns = Shape::kColumns;
   extern __shared__ __align__(16) unsigned char memory[];
   N *keys = reinterpret_cast<N*>(memory), *values = keys + kRows * kMmaStride<kD>;
   N* tiles = values + kRows * kMmaStride<kD>;  // queries, gradients of the output; twice
+  auto* places = reinterpret_cast<uint4*>(tiles + 4 * kTileElements);
   __shared__ std::int32_t starts_of[2][kQueries];
   __shared__ float lses[2][kQueries], deltas[2][kQueries];
   __shared__ Kept<kRich ? kQueries : 1> kept;
   const AttentionShape& s = f.s;
   const int D = static_cast<int>(s.D), T = static_cast<int>(s.T), shared = static_cast<int>(f.shared());
   const std::int64_t pair = f.first + blockIdx.y, b = pair / s.K, kv = pair % s.K;
-  const int begin = static_cast<int>(blockIdx.x) * kRows, row = warp_id() * kWarpRows, position = begin + row;
+  const int begin = static_cast<int>(blockIdx.x) * kRows, row = warp_id() / kHalves * kWarpRows;
+  const int position = begin + row, half = warp_id() % kHalves, mine = half * 32, others = 32 - mine;
   const std::int32_t* starts = f.starts == nullptr ? nullptr : f.starts + b * T;
   load_tile<kD, kRows, kThreads>(keys, f.head(f.qkv, b, s.H + kv), begin, begin, T, D, f.aligned);
   load_tile<kD, kRows, kThreads>(values, f.head(f.qkv, b, s.H + s.K + kv), begin, begin, T, D, f.aligned);
@@ -222,7 +228,7 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
   const int last = last_that_sees<kThreads>(starts, begin, min(begin + kRows, T), T);
 
   const Element<kRich> element(f.scores);
-  Sums<kM, kD / 8> dk, dv;
+  Sums<kM, kColumns / 8> dk, dv;
   make_zero(dk);
   make_zero(dv);
   for (int shares = 0, tile = begin, stage = 0; shares < shared; stage ^= 1) {
@@ -252,7 +258,8 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
     const N *queries = tiles + stage * 2 * kTileElements, *douts = queries + kTileElements;
 
     Sums<kM, kN> scores, weights;
-    multiply_rows<N, kD>(rows_first<kD>(keys + row * kMmaStride<kD>), columns_first<kD>(queries), scores);
+    multiply_rows<N, kD>(rows_first<kD>(keys + row * kMmaStride<kD>),
+                         columns_first<kD>(queries + mine * kMmaStride<kD>), scores);
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -260,7 +267,7 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           scores[m][n][e] = element.score(scores[m][n][e]);
-          weights[m][n][e] = element.weight(scores[m][n][e], lses[stage][n * 8 + lane_column() + e % 2]);
+          weights[m][n][e] = element.weight(scores[m][n][e], lses[stage][mine + n * 8 + lane_column() + e % 2]);
         }
       }
       if (is_masked) {
@@ -268,7 +275,7 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
         for (int n = 0; n < kN; ++n) {
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            const int column = n * 8 + lane_column() + e % 2, j = position + m * 16 + e / 2 * 8 + lane_row();
+            const int column = mine + n * 8 + lane_column() + e % 2, j = position + m * 16 + e / 2 * 8 + lane_row();
             const bool is_seen = (j <= now + column) & (j >= starts_of[stage][column]);
             weights[m][n][e] = is_seen ? weights[m][n][e] : 0.0f;
           }
@@ -279,8 +286,16 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
     const auto kept_factor = [&](int m, int n, int e) {
       if (!kRich || f.dropout.keys == nullptr) return 1.0f;
       const int j = row + m * 16, place = e / 2 * 8 + lane_row();
-      const int bits = kept[j / kDropoutGroup][n * 8 + lane_column() + e % 2][place];
+      const int bits = kept[j / kDropoutGroup][mine + n * 8 + lane_column() + e % 2][place];
       return (bits >> (j % kDropoutGroup / 16) & 1) != 0 ? f.dropout.factor : 0.0f;
+    };
+    const auto add = [&](const Weights<kM, kN>& w, const N* tile, Sums<kM, kColumns / 8>& sums) {
+      const N* columns = tile + half * kColumns;
+      if constexpr (kHalves == 2) tell(w, places);
+      add_weighted<N, kD>(w, rows_first<kD>(columns + mine * kMmaStride<kD>), sums);
+      if constexpr (kHalves == 2) {
+        add_weighted<N, kD>(heard<kM, kN>(places), rows_first<kD>(columns + others * kMmaStride<kD>), sums);
+      }
     };
     {
       Sums<kM, kN> dropped;
@@ -289,18 +304,19 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
         const int m = i / 4 / kN, n = i / 4 % kN, e = i % 4;
         dropped[m][n][e] = weights[m][n][e] * kept_factor(m, n, e);
       }
-      add_weighted<N, kD>(rounded<N>(dropped), rows_first<kD>(douts), dv);
+      add(rounded<N>(dropped), douts, dv);
     }
     Sums<kM, kN> gradient;
-    multiply_rows<N, kD>(rows_first<kD>(values + row * kMmaStride<kD>), columns_first<kD>(douts), gradient);
+    multiply_rows<N, kD>(rows_first<kD>(values + row * kMmaStride<kD>),
+                         columns_first<kD>(douts + mine * kMmaStride<kD>), gradient);
 #pragma unroll
     for (int i = 0; i < kM * kN * 4; ++i) {
       const int m = i / 4 / kN, n = i / 4 % kN, e = i % 4;
-      const float delta = deltas[stage][n * 8 + lane_column() + e % 2];
+      const float delta = deltas[stage][mine + n * 8 + lane_column() + e % 2];
       gradient[m][n][e] =
           weights[m][n][e] * (gradient[m][n][e] * kept_factor(m, n, e) - delta) * element.slope(scores[m][n][e]);
     }
-    add_weighted<N, kD>(rounded<N>(gradient), rows_first<kD>(queries), dk);
+    add(rounded<N>(gradient), queries, dk);
   }
   float one[kM][2], scale[kM][2];
 #pragma unroll
@@ -308,8 +324,12 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
     one[i / 2][i % 2] = 1;
     scale[i / 2][i % 2] = f.scores.scale;
   }
-  store_rows(dk, scale, f.head(f.dqkv, b, s.H + kv), position, T, D);
-  store_rows(dv, one, f.head(f.dqkv, b, s.H + s.K + kv), position, T, D);
+  const auto columns = [&](std::int64_t head) {
+    const Matrix<N> all = f.head(f.dqkv, b, head);
+    return Matrix<N>{all.rows + half * kColumns, all.stride};
+  };
+  store_rows(dk, scale, columns(s.H + kv), position, T, D - half * kColumns);
+  store_rows(dv, one, columns(s.H + s.K + kv), position, T, D - half * kColumns);
 }
 
 }  // namespace
