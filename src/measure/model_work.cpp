@@ -95,7 +95,10 @@ class Works {
     const Tensor qkv = filled(1, {N, s.qkv_width()}), dqkv = filled(1, {N, s.qkv_width()});
     const Tensor out = filled(1, {N, s.H * s.D}), dout = filled(1, {N, s.H * s.D});
     const Tensor lse(allocate(s.B * s.H * s.T * size_of(DType::f32)), DType::f32, {s.B, s.H, s.T});
-    const std::int64_t scratch = attention_workspace_bytes(s, DType::bf16, Phase::backward, kernels::num_threads());
+    const std::int64_t scratch = [&] {
+      const kernels::ForDevice sizes(options_.on_device ? 0 : -1);
+      return attention_workspace_bytes(s, DType::bf16, Phase::backward, kernels::num_threads());
+    }();
     const Tensor workspace(allocate(scratch), DType::u8, {scratch});
     starts_.assign(static_cast<std::size_t>(N), 0);
     const std::int32_t* starts = options_.on_device ? nullptr : starts_.data();
