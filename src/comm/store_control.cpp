@@ -17,6 +17,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPollInterval{200};
 constexpr milliseconds kReportLimit{1000};
 constexpr milliseconds kLeaveLimit{1000};
+// Longer than a rank waits for the cause of its failure: what its connections told comes first.
+constexpr milliseconds kLostStoreLimit{3000};
 constexpr const char* kFailureKey = "failure";
 
 std::string seen_key(int rank) {
@@ -34,6 +36,16 @@ struct Shared {
   bool job_failed = false;  // a failure was reported or heard here
 };
 
+// The store went with the rank that served it. Connections to that rank tell whether this was a failure; but Gloo
+// forgets a send whose connection breaks just as the peer asks for its bytes, and then nothing would end the wait.
+void break_unless_leaving(const std::shared_ptr<Shared>& shared,
+                          const std::function<void(const RankFailure&)>& on_break) {
+  std::unique_lock lock(shared->mutex);
+  if (shared->changed.wait_for(lock, kLostStoreLimit, [&] { return shared->leaving; })) return;
+  lock.unlock();
+  on_break({0, 1101, "store", "the rank that served it is gone", ""});
+}
+
 void poll(const std::shared_ptr<Shared>& shared, JobStore& store, int rank,
           const std::function<void(const RankFailure&)>& on_break) {
   std::unique_lock lock(shared->mutex);
@@ -44,7 +56,7 @@ void poll(const std::shared_ptr<Shared>& shared, JobStore& store, int rank,
       failure = find_failure(store);
       if (failure) set_key(store, seen_key(rank), "");
     } catch (const Error&) {
-      return;  // The store went with the rank that served it; its connections tell whether that was a failure.
+      return break_unless_leaving(shared, on_break);
     }
     if (failure) {
       lock.lock();
