@@ -1,5 +1,6 @@
 // The formulas of random.h, for one number at a time (random.cpp), for vectors of them (random_fill.cpp) and for CUDA
-// devices: the same operations, so the same bits. Every file that includes this is compiled without contraction.
+// devices: the same operations, so the same bits. Every file that takes doubles from here is compiled without
+// contraction.
 #pragma once
 #include <bit>
 #include <cmath>

@@ -142,9 +142,9 @@ void copy(void* to, const void* from, std::int64_t bytes) {
   if (current != nullptr) return current->copy(to, from, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
-void fill_normal_rows(const NormalRows& rows, float* out) {
+void fill_normal_rows(const NormalRows& rows, DType dtype, void* out) {
   TRIREME_CHECK(current != nullptr, "numbers were to be drawn on no stream");
-  current->fill_normal_rows(rows, out);
+  current->fill_normal_rows(rows, dtype, out);
 }
 void call_on_host(std::function<void()> work) {
   TRIREME_CHECK(current != nullptr, "a host function was given to no stream");

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "layout/dtype.h"
+
 namespace trireme::kernels {
 
 struct CudaLibrary;
@@ -141,13 +143,13 @@ class Constants {
 void copy(void* to, const void* from, std::int64_t bytes);
 void zero(void* memory, std::int64_t bytes);
 // Normals of base/random.h, the same bits: element c of row r of out, whose rows are `stride` apart, is mean + scale *
-// random_normal(seed, stream, first + r * pitch + c). On a stream of a device only.
+// random_normal(seed, stream, first + r * pitch + c), rounded to fp32 and then to dtype. On a stream of a device only.
 struct NormalRows {
   std::uint64_t seed = 0, stream = 0, first = 0;
   std::int64_t rows = 0, columns = 0, pitch = 0, stride = 0;
   double mean = 0, scale = 1;
 };
-void fill_normal_rows(const NormalRows& rows, float* out);
+void fill_normal_rows(const NormalRows& rows, DType dtype, void* out);
 // work() on the host, in the stream's order, on a thread of the driver's: what the stream is given later waits for it.
 // It neither throws nor asks anything of the device.
 void call_on_host(std::function<void()> work);

@@ -188,14 +188,27 @@ __attribute__((always_inline)) inline Update update_of(double squares, double lo
   return {clip_factor_of(norm, max_norm) / loss_scale, !(norm - norm == 0)};
 }
 
+// How state in bf16 is rounded: of element i of a run, in array 0 (master), 1 (m) or 2 (v), with the 16 bits number
+// (first + i) % 8 of random_block(seed, stream + array, step * 2^36 + (first + i) / 8). A run's bits then depend on
+// what is where in it alone.
+struct StochasticRounding {
+  std::uint64_t seed = 0, stream = 0;
+  std::uint64_t step = 0;  // below 2^28
+  std::int64_t first = 0;  // a multiple of 8, below 2^39
+};
+
 struct OptimizerRun {
   std::int64_t n = 0;
-  float* master = nullptr;
-  float *m = nullptr, *v = nullptr;  // the optimizer's first and second array, null where it has none
+  void* master = nullptr;
+  void *m = nullptr, *v = nullptr;  // the optimizer's first and second array, null where it has none
   const void* gradient = nullptr;
   DType gradient_dtype = DType::f32;  // or bf16
   void* weights = nullptr;            // null, or gets the new master, rounded
   DType weights_dtype = DType::bf16;  // or f16, or f32 where they lie apart from the master
+  DType master_dtype = DType::f32;    // or bf16, where weights are bf16 too
+  DType moment_dtype = DType::f32;    // of m and v, or bf16
+  StochasticRounding rounding = {};   // of what is bf16
+  bool is_fp32() const { return master_dtype == DType::f32 && moment_dtype == DType::f32; }
 };
 
 // One step on a run: updates master and the optimizer's state. In fp32, in the order of operations of the torch.optim

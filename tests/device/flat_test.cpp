@@ -87,6 +87,71 @@ TEST_F(DeviceFlat, OptimizersMoveWhatThoseOfTheCpuMove) {
   compare<bfloat16, bfloat16>(&FlatTable::sgd, false, 2051, 1, false, numbers);
 }
 
+std::vector<bfloat16> narrow_of(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// Master and moments in bf16, or moments alone (M: float).
+template <class G, class M>
+void compare_narrow(OptimizerKernel FlatTable::*optimizer, std::int64_t n, std::int64_t offset, bool with_weights,
+                    Numbers& numbers) {
+  SCOPED_TRACE(::testing::Message() << n << " elements from " << offset << (with_weights ? ", weights" : ""));
+  const auto positive = [&] {
+    auto values = numbers.normal<float>(n + offset);
+    for (float& value : values) value = std::abs(value);
+    return narrow_of(values);
+  };
+  auto master = numbers.normal<M>(n + offset);
+  std::vector<bfloat16> m = positive(), v = positive(), weights(n + offset, bfloat16(7.0f));
+  const DeviceArray<M> on_master(master);
+  const DeviceArray<bfloat16> on_m(m), on_v(v), on_weights(weights);
+  OptimizerArguments a{.learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    a.bias_correction1 = 1 - std::pow(a.beta1, step);
+    a.bias_correction2 = 1 - std::pow(a.beta2, step);
+    const Update update{.gradient_scale = 0.37};
+    const DeviceArray<Update> on_update(std::vector<Update>{update});
+    const auto gradient = numbers.normal<G>(n + offset);
+    const DeviceArray<G> on_gradient(gradient);
+    const auto run = [&](M* masters, bfloat16* ms, bfloat16* vs, const G* gradients, bfloat16* copies) {
+      return OptimizerRun{.n = n,
+                          .master = masters + offset,
+                          .m = ms + offset,
+                          .v = vs + offset,
+                          .gradient = gradients + offset,
+                          .gradient_dtype = dtype_of<G>,
+                          .weights = with_weights ? copies + offset : nullptr,
+                          .master_dtype = dtype_of<M>,
+                          .moment_dtype = DType::bf16,
+                          .rounding = {.seed = 11, .stream = 5, .step = step, .first = 512}};
+    };
+    (reference().*optimizer)(a, &update, run(master.data(), m.data(), v.data(), gradient.data(), weights.data()));
+    (flat_table().*optimizer)(a, on_update, run(on_master, on_m, on_v, on_gradient, on_weights));
+    const auto same = [](const auto& x, const auto& y) {
+      if (levels_here().back() != Level::baseline) return same_bits(x, y);
+      return relative_error(x, y) < 1e-2;  // where an element is rounded up the other may go down
+    };
+    EXPECT_TRUE(same(on_master.host(), master)) << step;
+    EXPECT_TRUE(same(on_m.host(), m)) << step;
+    EXPECT_TRUE(same(on_v.host(), v)) << step;
+    EXPECT_TRUE(same(on_weights.host(), weights)) << step;
+  }
+}
+
+TEST_F(DeviceFlat, StateInBf16IsRoundedAsThatOfTheCpu) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  for (int i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    for (const std::int64_t n : {1, 1000, 2048, 2051}) {
+      for (const std::int64_t offset : {0, 3, 8}) {
+        compare_narrow<float, bfloat16>(kOptimizers[i], n, offset, n != 2048, numbers);
+        compare_narrow<bfloat16, float>(kOptimizers[i], n, offset, n == 2048, numbers);
+      }
+    }
+  }
+}
+
 TEST_F(DeviceFlat, WeightsApartFromTheMasterAreItsCopy) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());

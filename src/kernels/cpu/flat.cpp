@@ -1,6 +1,7 @@
 // The optimizers' and the norm's kernels on flat runs.
 #include "kernels/cpu/vector.h"
 #include "kernels/level.h"
+#include "kernels/stochastic.h"
 
 namespace trireme::kernels::TRIREME_LEVEL {
 
@@ -23,7 +24,7 @@ struct Nothing {};  // in place of the weights' type: there are none to write
 // new weight = formula(i, lanes, weight, gradient * scale), for every vector of the run.
 template <class G, class W, class Formula>
 TRIREME_INLINE void update_typed(const OptimizerRun& run, double gradient_scale, Formula formula) {
-  float* master = run.master;
+  auto* master = static_cast<float*>(run.master);
   const G* gradient = static_cast<const G*>(run.gradient);
   W* weights = static_cast<W*>(run.weights);
   const auto scale = scalar(gradient_scale);
@@ -44,16 +45,81 @@ TRIREME_INLINE void update_from(const OptimizerRun& run, double scale, Formula f
 
 template <class Formula>
 TRIREME_INLINE void update_elements(const Update* update, const OptimizerRun& run, Formula formula) {
-  if (update->skips) return;
   const double scale = update->gradient_scale;
   if (run.gradient_dtype == DType::bf16) return update_from<bfloat16>(run, scale, formula);
   update_from<float>(run, scale, formula);
 }
 
+constexpr int64_t kPart = 512;  // elements of state in bf16 that are floats at a time
+
+// An array of the state in floats: where it lies if it is of floats, or a copy, which goes back rounded.
+class InFloats {
+ public:
+  InFloats(void* array, DType dtype, int64_t begin, int64_t n) : n_(n) {
+    if (array == nullptr) return;
+    if (dtype == DType::f32) {
+      data_ = static_cast<float*>(array) + begin;
+      return;
+    }
+    narrow_ = static_cast<bfloat16*>(array) + begin;
+    data_ = copy_;
+    for_each_vector<Vector<float>::kLanes>(
+        n, [&](int64_t i, auto lanes) { store(copy_ + i, load(narrow_ + i, lanes), lanes); });
+  }
+  float* data() const { return data_; }
+  void write_back(const StochasticRounding& rounding, StateArray array, int64_t begin) const {
+    if (narrow_ == nullptr) return;
+    for (int64_t i = 0; i < n_; i += kOfBlock) {
+      const random_formulas::Words words = random_words(rounding, array, begin + i);
+      const int64_t count = smaller_of(kOfBlock, n_ - i);
+      for (int place = 0; place < count; ++place) {
+        narrow_[i + place].bits = round_stochastically(copy_[i + place], words, place);
+      }
+    }
+  }
+
+ private:
+  int64_t n_;
+  float* data_ = nullptr;
+  bfloat16* narrow_ = nullptr;
+  alignas(64) float copy_[kPart];
+};
+
+// step, or where state is in bf16 the same on floats, part by part.
+void update_state(const OptimizerArguments& a, const Update* update, const OptimizerRun& run, OptimizerKernel step) {
+  if (update->skips) return;
+  if (run.is_fp32()) return step(a, update, run);
+  const int64_t gradient_bytes = size_of(run.gradient_dtype), weight_bytes = size_of(run.weights_dtype);
+  parallel_elements(run.n, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kPart) {
+      const int64_t n = smaller_of(kPart, end - i);
+      const InFloats master(run.master, run.master_dtype, i, n), m(run.m, run.moment_dtype, i, n),
+          v(run.v, run.moment_dtype, i, n);
+      OptimizerRun part{n,
+                        master.data(),
+                        m.data(),
+                        v.data(),
+                        static_cast<const std::byte*>(run.gradient) + i * gradient_bytes,
+                        run.gradient_dtype};
+      void* weights = run.weights == nullptr ? nullptr : static_cast<std::byte*>(run.weights) + i * weight_bytes;
+      const bool is_copy = run.master_dtype == DType::bf16;  // of the rounded master
+      if (!is_copy) {
+        part.weights = weights;
+        part.weights_dtype = run.weights_dtype;
+      }
+      step(a, update, part);
+      master.write_back(run.rounding, StateArray::master, i);
+      m.write_back(run.rounding, StateArray::m, i);
+      v.write_back(run.rounding, StateArray::v, i);
+      if (is_copy && weights != nullptr) memcpy(weights, static_cast<bfloat16*>(run.master) + i, n * weight_bytes);
+    }
+  });
+}
+
 // decoupled: weight decay shrinks the weights (AdamW); otherwise it is part of the gradient (Adam).
 template <bool decoupled>
-TRIREME_INLINE void adam_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  float *m = run.m, *v = run.v;
+void adam_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  auto *m = static_cast<float*>(run.m), *v = static_cast<float*>(run.v);
   const auto keep = scalar(1 - a.learning_rate * a.weight_decay);
   const auto decay = scalar(a.weight_decay);
   const auto rate1 = scalar(1 - a.beta1);
@@ -78,18 +144,8 @@ TRIREME_INLINE void adam_step(const OptimizerArguments& a, const Update* update,
   });
 }
 
-}  // namespace
-
-void adamw(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  adam_step<true>(a, update, run);
-}
-
-void adam(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  adam_step<false>(a, update, run);
-}
-
-void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  float* m = run.m;
+void sgd_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  auto* m = static_cast<float*>(run.m);
   const auto decay = scalar(a.weight_decay);
   const auto momentum = scalar(a.momentum);
   const auto step = scalar(-a.learning_rate);
@@ -105,8 +161,8 @@ void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& 
   });
 }
 
-void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  float* m = run.m;
+void adagrad_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  auto* m = static_cast<float*>(run.m);
   const auto decay = scalar(a.weight_decay);
   const auto eps = scalar(a.eps);
   const auto step = scalar(-a.learning_rate);
@@ -118,8 +174,8 @@ void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerR
   });
 }
 
-void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
-  float* m = run.m;
+void lion_step(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  auto* m = static_cast<float*>(run.m);
   const auto keep = scalar(1 - a.learning_rate * a.weight_decay);
   const auto beta1 = scalar(a.beta1);
   const auto rate1 = scalar(1 - a.beta1);
@@ -132,6 +188,28 @@ void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun&
     store(m + i, multiply_add(g, rate2, old_m * beta2), lanes);
     return multiply_add(direction, step, weight * keep);
   });
+}
+
+}  // namespace
+
+void adamw(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_state(a, update, run, adam_step<true>);
+}
+
+void adam(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_state(a, update, run, adam_step<false>);
+}
+
+void sgd(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_state(a, update, run, sgd_step);
+}
+
+void adagrad(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_state(a, update, run, adagrad_step);
+}
+
+void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun& run) {
+  update_state(a, update, run, lion_step);
 }
 
 namespace {

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/stochastic.h"
 
 namespace trireme::kernels::cuda {
 namespace {
@@ -61,13 +62,17 @@ __global__ void __launch_bounds__(kThreads)
     update_at<1>(i, run, scale, formula);
 }
 
+bool has_vectors(const OptimizerRun& run) {
+  return is_aligned(run.master) && is_aligned(run.m) && is_aligned(run.v) && is_aligned(run.gradient) &&
+         is_aligned(run.weights);
+}
+
 template <class G, class W, class Formula>
 void update_typed(const Update* update, const OptimizerRun& run, const Formula& formula) {
-  const Run<G, W> typed{run.master, run.m, run.v, static_cast<const G*>(run.gradient), static_cast<W*>(run.weights)};
-  const bool vectors = is_aligned(run.master) && is_aligned(run.m) && is_aligned(run.v) && is_aligned(run.gradient) &&
-                       is_aligned(run.weights);
+  const Run<G, W> typed{static_cast<float*>(run.master), static_cast<float*>(run.m), static_cast<float*>(run.v),
+                        static_cast<const G*>(run.gradient), static_cast<W*>(run.weights)};
   const auto blocks = static_cast<unsigned>(ceil_div(run.n, kThreads * kWidth));
-  update_kernel<<<blocks, kThreads, 0, current().stream>>>(run.n, typed, vectors, update, formula);
+  update_kernel<<<blocks, kThreads, 0, current().stream>>>(run.n, typed, has_vectors(run), update, formula);
   TRIREME_CUDA_LAUNCHED("an optimizer");
 }
 
@@ -79,9 +84,78 @@ void update_from(const Update* update, const OptimizerRun& run, const Formula& f
   update_typed<G, __nv_bfloat16>(update, run, formula);
 }
 
+// Where state is in bf16, a thread takes the elements that share random numbers, and asks for each array's type.
+using Block = cuda::Floats<kOfBlock>;
+
+template <bool kAligned>
+__device__ Block load_block(const void* array, DType dtype, std::int64_t i, std::int64_t left) {
+  if (dtype == DType::f32) return load_floats<kOfBlock, kAligned>(static_cast<const float*>(array) + i, left);
+  return load_floats<kOfBlock, kAligned>(static_cast<const __nv_bfloat16*>(array) + i, left);
+}
+
+// What it stored.
+template <bool kAligned>
+__device__ Block store_state(void* array, DType dtype, std::int64_t i, std::int64_t left, const Block& x,
+                             const StochasticRounding& rounding, StateArray which) {
+  if (dtype == DType::f32) {
+    cuda::store<kAligned>(static_cast<float*>(array) + i, left, x);
+    return x;
+  }
+  const random_formulas::Words words = random_words(rounding, which, i);
+  Block y;
+#pragma unroll
+  for (int j = 0; j < kOfBlock; ++j) {
+    y.at[j] = __uint_as_float(static_cast<std::uint32_t>(round_stochastically(x.at[j], words, j)) << 16);
+  }
+  cuda::store<kAligned>(static_cast<__nv_bfloat16*>(array) + i, left, y);
+  return y;
+}
+
+template <bool kAligned>
+__device__ void store_weights(void* array, DType dtype, std::int64_t i, std::int64_t left, const Block& x) {
+  if (dtype == DType::f32) return cuda::store<kAligned>(static_cast<float*>(array) + i, left, x);
+  if (dtype == DType::f16) return cuda::store<kAligned>(static_cast<__half*>(array) + i, left, x);
+  cuda::store<kAligned>(static_cast<__nv_bfloat16*>(array) + i, left, x);
+}
+
+template <bool kAligned, class Formula>
+__device__ void update_block(std::int64_t i, const OptimizerRun& run, float scale, const Formula& formula) {
+  constexpr bool kHasM = Formula::kArrays >= 1, kHasV = Formula::kArrays >= 2;
+  const std::int64_t left = run.n - i;
+  Block master = load_block<kAligned>(run.master, run.master_dtype, i, left), m{}, v{};
+  const Block gradient = load_block<kAligned>(run.gradient, run.gradient_dtype, i, left);
+  if constexpr (kHasM) m = load_block<kAligned>(run.m, run.moment_dtype, i, left);
+  if constexpr (kHasV) v = load_block<kAligned>(run.v, run.moment_dtype, i, left);
+#pragma unroll
+  for (int j = 0; j < kOfBlock; ++j) {
+    master.at[j] = formula(master.at[j], gradient.at[j] * scale, m.at[j], v.at[j]);
+  }
+  master = store_state<kAligned>(run.master, run.master_dtype, i, left, master, run.rounding, StateArray::master);
+  if constexpr (kHasM) store_state<kAligned>(run.m, run.moment_dtype, i, left, m, run.rounding, StateArray::m);
+  if constexpr (kHasV) store_state<kAligned>(run.v, run.moment_dtype, i, left, v, run.rounding, StateArray::v);
+  if (run.weights != nullptr) store_weights<kAligned>(run.weights, run.weights_dtype, i, left, master);
+}
+
+template <class Formula>
+__global__ void __launch_bounds__(kThreads)
+    update_blocks(OptimizerRun run, bool vectors, const Update* update, Formula formula) {
+  if (update->skips) return;
+  const auto scale = static_cast<float>(update->gradient_scale);
+  const std::int64_t i = (static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kOfBlock;
+  if (i >= run.n) return;
+  if (vectors && i + kOfBlock <= run.n) return update_block<true>(i, run, scale, formula);
+  update_block<false>(i, run, scale, formula);
+}
+
 template <class Formula>
 void update_elements(const Update* update, const OptimizerRun& run, const Formula& formula) {
   if (run.n == 0) return;
+  if (!run.is_fp32()) {
+    const auto blocks = static_cast<unsigned>(ceil_div(run.n, kThreads * kOfBlock));
+    update_blocks<<<blocks, kThreads, 0, current().stream>>>(run, has_vectors(run), update, formula);
+    TRIREME_CUDA_LAUNCHED("an optimizer");
+    return;
+  }
   if (run.gradient_dtype == DType::f32) return update_from<float>(update, run, formula);
   update_from<__nv_bfloat16>(update, run, formula);
 }

@@ -43,7 +43,7 @@ struct CudaLibrary {
   void* (*native_stream)();
   void (*copy)(void* to, const void* from, std::int64_t bytes);
   void (*zero)(void* memory, std::int64_t bytes);
-  void (*fill_normal_rows)(const NormalRows& rows, float* out);
+  void (*fill_normal_rows)(const NormalRows& rows, DType dtype, void* out);
   void (*call_on_host)(std::function<void()> work);
 
   const Table<float>* f32;

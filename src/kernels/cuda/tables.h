@@ -11,6 +11,6 @@ extern const Table<bfloat16> kBfloat16Table;
 extern const Table<float16> kFloat16Table;
 extern const FlatTable kFlatTable;
 extern const GemmTable kGemmTable;
-void fill_normal_rows(const NormalRows& rows, float* out);
+void fill_normal_rows(const NormalRows& rows, DType dtype, void* out);
 
 }  // namespace trireme::kernels::cuda

@@ -1,0 +1,38 @@
+// Stochastic rounding to bf16, one formula for all levels and devices: up with the probability that the bits which do
+// not fit make up of a unit, so that what is added in many small parts is not lost.
+#pragma once
+#include <bit>
+
+#include "base/random_formulas.h"
+#include "kernels/kernels.h"
+
+namespace trireme::kernels {
+
+#ifdef __CUDACC__
+#define TRIREME_FORMULA __host__ __device__ __forceinline__
+#else
+#define TRIREME_FORMULA [[gnu::always_inline]] inline
+#endif
+
+enum class StateArray : std::uint8_t { master, m, v };
+constexpr int kOfBlock = 8;  // elements that share a block of random numbers, 16 bits each
+
+// Of elements i .. i + 7 of a run, i a multiple of 8.
+TRIREME_FORMULA random_formulas::Words random_words(const StochasticRounding& r, StateArray array, std::int64_t i) {
+  const std::uint64_t block = static_cast<std::uint64_t>(r.first + i) / kOfBlock;
+  return random_formulas::philox(r.seed, r.stream + static_cast<std::uint64_t>(array), r.step << 36 | block);
+}
+
+// x as a bf16's bits; the words are those of the block that the element, number `place` in it, is in.
+TRIREME_FORMULA std::uint16_t round_stochastically(float x, const random_formulas::Words& words, int place) {
+  const std::uint64_t word = place < 4 ? words.first : words.second;
+  const auto random = static_cast<std::uint32_t>(word >> (place % 4 * 16)) & 0xffffu;
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
+  const std::uint32_t quiet = (bits & 0x007fffffu) != 0 ? 0x00400000u : 0;  // a NaN stays one without its lower bits
+  return static_cast<std::uint16_t>((is_finite ? bits + random : bits | quiet) >> 16);
+}
+
+#undef TRIREME_FORMULA
+
+}  // namespace trireme::kernels
