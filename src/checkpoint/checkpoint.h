@@ -115,7 +115,7 @@ class Reader {
   ~Reader();
   const Manifest& manifest() const;
   // Copies the box of logical tensor `name`, row by row, to out with a row stride (elements). Error TR5040 names a
-  // tensor that is missing, has another shape, or is not stored as float32.
+  // tensor that is missing, has another shape, or no type of weights.
   void read(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t row_begin,
             std::int64_t row_end, std::int64_t column_begin, std::int64_t column_end, float* out,
             std::int64_t out_row_stride) const;

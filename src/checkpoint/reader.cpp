@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/block_digest.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/coverage.h"
+#include "checkpoint/element_cast.h"
 #include "checkpoint/lineage.h"
 #include "checkpoint/safetensors.h"
 
@@ -93,7 +93,7 @@ void Reader::read(const std::string& name, const std::vector<std::int64_t>& shap
   if (found == impl_->by_name.end()) fail("is not in the checkpoint");
   const LogicalState& tensor = *found->second;
   if (tensor.shape != shape) fail("has shape " + shown(tensor.shape) + ", " + shown(shape) + " is needed");
-  if (tensor.dtype != DType::f32) fail("is " + std::string(to_string(tensor.dtype)) + ", float32 is needed");
+  if (!is_weight_type(tensor.dtype)) fail("is " + std::string(to_string(tensor.dtype)) + ", a type of no weights");
   const Box whole = matrix_of(shape).value();
   TRIREME_CHECK(row_begin >= 0 && row_begin <= row_end && row_end <= whole.row_end && column_begin >= 0 &&
                     column_begin <= column_end && column_end <= whole.column_end,
@@ -106,9 +106,8 @@ void Reader::read(const std::string& name, const std::vector<std::int64_t>& shap
     const std::int64_t entry_columns = entry.column_end - entry.column_begin;
     for (std::int64_t row = row_lo; row < row_hi; ++row) {
       const std::int64_t from = entry.flat_begin + (row - entry.row_begin) * entry_columns + lo - entry.column_begin;
-      std::memcpy(out + (row - row_begin) * out_row_stride + lo - column_begin,
-                  data + from * static_cast<std::int64_t>(sizeof(float)),
-                  static_cast<std::size_t>(hi - lo) * sizeof(float));
+      to_float(tensor.dtype, data + from * size_of(tensor.dtype), hi - lo,
+               out + (row - row_begin) * out_row_stride + lo - column_begin);
     }
   }
 }

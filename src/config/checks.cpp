@@ -240,6 +240,11 @@ void check_precision(const Plan& plan, Checker& checker) {
                   "training.param_dtype is " + given + ", but mixed_precision is " + mixed +
                       ", and both are the type of the computation",
                   "leave one of them out");
+  checker.require(precision.master_dtype == ElementType::fp32 || param == MixedPrecision::bf16,
+                  {"training.master_dtype", "training.mixed_precision"},
+                  "training.master_dtype is bf16, but mixed_precision is " + mixed +
+                      ": weights would have more digits than their masters, or a smaller range",
+                  "set mixed_precision to bf16, or leave master_dtype out");
   const double scale = precision.loss_scale.value_or(0);
   checker.require(
       scales_loss(plan) || scale == 0 || scale == 1, {"training.loss_scale"},

@@ -32,7 +32,6 @@ std::vector<ForeignKey> batch_and_gradient_keys() {
 }
 
 std::vector<ForeignKey> precision_keys_of_deepspeed() {
-  constexpr std::string_view kMasters = "master weights, their gradients' sums and optimizer state are fp32";
   const auto scale = [](std::string_view name, Type type) { return ruled(name, type); };
   return {
       ruled("fp16.enabled", kBoolean),
@@ -43,19 +42,13 @@ std::vector<ForeignKey> precision_keys_of_deepspeed() {
       scale("fp16.hysteresis", Type::integer),
       scale("fp16.consecutive_hysteresis", kBoolean),
       scale("fp16.min_loss_scale", Type::number),
-      refused("fp16.fp16_master_weights_and_grads", kMasters),
+      refused("fp16.fp16_master_weights_and_grads", "master weights and sums of gradients are fp32 or bf16"),
       ruled("bf16.enabled", kBoolean, {"bfloat16.enabled"}),
       idle("bf16.immediate_grad_update", kBoolean, "gradients are added to their sums at once",
            {"bfloat16.immediate_grad_update"}),
       ruled("bf16.check_grad_overflow", kBoolean, {"bfloat16.check_grad_overflow"}),
-      {.name = "bf16.bf16_master_weights_and_grads",
-       .fate = Fate::refused,
-       .names = {"bfloat16.bf16_master_weights_and_grads"},
-       .doc = kMasters},
-      {.name = "bf16.bf16_optimizer_states",
-       .fate = Fate::refused,
-       .names = {"bfloat16.bf16_optimizer_states"},
-       .doc = kMasters},
+      ruled("bf16.bf16_master_weights_and_grads", kBoolean, {"bfloat16.bf16_master_weights_and_grads"}),
+      ruled("bf16.bf16_optimizer_states", kBoolean, {"bfloat16.bf16_optimizer_states"}),
       ruled("torch_autocast.enabled", kBoolean),
       ruled("torch_autocast.dtype", Type::text),
       idle("torch_autocast.lower_precision_safe_modules", Type::texts, "all matrix products are in the lower type"),
@@ -131,6 +124,20 @@ void read_precision(Translation& file) {
   }
 }
 
+// There they need bf16; where it is off, they are not looked at.
+void read_state_types(Translation& file) {
+  const bool is_bf16 = is_on(file.find("bf16.enabled"));
+  const auto set = [&](const char* name, std::initializer_list<const char*> keys) {
+    const ForeignValue* value = file.find(name);
+    if (value == nullptr) return;
+    if (!is_bf16) return file.has_no_effect(*value, "bf16 is off");
+    for (const char* key : keys) file.set(key, *value, is_on(value) ? "bf16" : "fp32");
+    if (is_on(value)) file.notice(*value, "rounds stochastically here, where DeepSpeed rounds to nearest");
+  };
+  set("bf16.bf16_master_weights_and_grads", {"training.master_dtype", "training.grad_accum_dtype"});
+  set("bf16.bf16_optimizer_states", {"training.moment_dtype"});
+}
+
 // They mean something with fp16 alone; where the file leaves that open, our own keys say whether they do.
 void read_loss_scale(Translation& file) {
   const ForeignValue* fp16 = file.find("fp16.enabled");
@@ -168,6 +175,7 @@ void read_batch(Translation& file) {
 void deepspeed_rules(Translation& file) {
   read_batch(file);
   read_precision(file);
+  read_state_types(file);
   read_loss_scale(file);
   read_recompute(file);
   read_deepspeed_zero(file);

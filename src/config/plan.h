@@ -100,7 +100,7 @@ struct TrainingPlan {
 // The types of gradients on their way, and what happens where they overflow. The keys stand under training.
 struct PrecisionPlan {
   std::optional<MixedPrecision> param_dtype;  // another name of mixed_precision; equal to it where both are given
-  ElementType reduce_dtype, grad_accum_dtype;
+  ElementType reduce_dtype, grad_accum_dtype, master_dtype, moment_dtype;
   GradientOp gradient_allreduce_op;
   NonFiniteGradients nonfinite_gradients;
   // fp16:

@@ -106,7 +106,7 @@ std::vector<Key> training_size_keys() {
                    {"dtype", kNanoGpt}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::mixed_precision>(),
-       .doc = "Type of the computation (no: fp32); master weights and moments are fp32. bf16 has "
+       .doc = "Type of the computation (no: fp32); master_dtype and moment_dtype say that of the state. bf16 has "
               "fp32's range; fp16 ends at 65504 and, near zero, at 6e-8, but has three bits more."},
       {.name = "training.freeze",
        .type = Type::texts,
@@ -115,7 +115,7 @@ std::vector<Key> training_size_keys() {
        .decides = [](const Plan& plan) { return !plan.training.freeze.empty(); },
        .field = field<&Plan::training, &TrainingPlan::freeze>(),
        .doc = "Tensors that are not trained, by their Hugging Face names with * ? [...], as in "
-              "[model.embed_tokens.*, model.layers.[0-3].*]. They have no gradients, optimizer state or fp32 master, "
+              "[model.embed_tokens.*, model.layers.[0-3].*]. They have no gradients, optimizer state or masters apart, "
               "and below the first block that is trained there is no backward. With mixed_precision they are rounded "
               "once, when they are loaded, and saved as they are then."},
       {.name = "training.gradient_checkpointing",

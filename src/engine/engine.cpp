@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
+#include "base/random.h"
 #include "chain/forward.h"
 #include "engine/gradient_sum.h"
 #include "engine/on_device.h"
@@ -56,7 +57,8 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       comm_(comm),
       plan_(plan_step(chain, options, comm.rank())),
       state_(chain, plan_.groups, plan_.chain, plan_.program(), options.optimizer, plan_.options.slice_of(comm.rank()),
-             options.accumulator_dtype, options.device_memory(), options.host_memory()),
+             {options.master_dtype, options.moment_dtype, options.accumulator_dtype}, options.device_memory(),
+             options.host_memory()),
       arena_(plan_.arena_bytes, options.device_memory()),
       host_arena_(plan_.host_arena_bytes, options.host_memory()),
       copy_threads_(kernels::num_threads()),
@@ -309,19 +311,50 @@ void Engine::update_on_host(int group, const Bound& bound, const Due& due, const
   update_group(group, bound, due, update);
 }
 
+// Elements [begin, begin + n) of a run.
+static kernels::OptimizerRun part_of(kernels::OptimizerRun run, std::int64_t begin, std::int64_t n) {
+  const auto advance = [begin](void*& array, DType dtype) {
+    if (array != nullptr) array = static_cast<std::byte*>(array) + begin * size_of(dtype);
+  };
+  run.n = n;
+  advance(run.master, run.master_dtype);
+  advance(run.m, run.moment_dtype);
+  advance(run.v, run.moment_dtype);
+  advance(run.weights, run.weights_dtype);
+  run.gradient = static_cast<const std::byte*>(run.gradient) + begin * size_of(run.gradient_dtype);
+  return run;
+}
+
 void Engine::update_group(int g, const Bound& bound, const Due& due, const kernels::Update& update) const {
   const kernels::OptimizerArguments arguments =
       optim::arguments_of(options_.optimizer, due.learning_rate, due.step, plan_.groups[g].decay);
-  (kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel)(
-      arguments, &update,
-      {.n = state_.updated(g).size(),
-       .master = state_.updated_data(StateKind::master, g),
-       .m = state_.updated_data(StateKind::first, g),
-       .v = state_.updated_data(StateKind::second, g),
-       .gradient = bound.source,
-       .gradient_dtype = state_.accumulator_dtype(),
-       .weights = state_.weights_are_master(g) ? nullptr : bound.target,
-       .weights_dtype = chain_.compute_dtype});
+  const auto kernel = kernels::flat_table().*optim::optimizer_of(options_.optimizer).kernel;
+  const kernels::OptimizerRun run{
+      .n = state_.updated(g).size(),
+      .master = state_.updated_data(StateKind::master, g),
+      .m = state_.updated_data(StateKind::first, g),
+      .v = state_.updated_data(StateKind::second, g),
+      .gradient = bound.source,
+      .gradient_dtype = state_.accumulator_dtype(),
+      .weights = state_.weights_are_master(g) ? nullptr : bound.target,
+      .weights_dtype = chain_.compute_dtype,
+      .master_dtype = state_.dtype_of(StateKind::master, g),
+      .moment_dtype = state_.dtype_of(StateKind::first, g),
+      .rounding = {.seed = options_.rounding_seed, .step = static_cast<std::uint64_t>(due.step)}};
+  if (run.is_fp32()) return kernel(arguments, &update, run);
+  // Parameter by parameter, so that what is random depends neither on groups nor on slices.
+  const Range range = state_.updated(g);
+  const StorageGroup& group = plan_.groups[g];
+  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+    const ParameterSpec& parameter = chain_.parameters[group.parameters[i]];
+    const std::int64_t first = group.offsets[i];
+    const std::int64_t begin = std::max(first, range.begin), end = std::min(first + parameter.numel(), range.end);
+    if (begin >= end) continue;
+    kernels::OptimizerRun part = part_of(run, begin - range.begin, end - begin);
+    part.rounding.stream = stream_id("round/" + parameter.logical.front().name);
+    part.rounding.first = begin - first;
+    kernel(arguments, &update, part);
+  }
 }
 
 }  // namespace trireme::engine

@@ -59,7 +59,9 @@ struct EngineOptions {
   optim::LossScaleOptions loss_scale{.fixed = 1};
   // Each micro-batch's gradient is rounded to it before it is added, and so it is sent; f32: as it was computed.
   DType reduce_dtype = DType::f32;
-  DType accumulator_dtype = DType::f32;  // of gradient sums: f32 or bf16
+  DType accumulator_dtype = DType::f32;                        // of gradient sums: f32 or bf16
+  DType master_dtype = DType::f32, moment_dtype = DType::f32;  // see StateTypes; bf16 is rounded stochastically
+  std::uint64_t rounding_seed = 0;
   double gradient_factor = 1;     // of the loss, and nothing takes it back: gradients and their norm are larger by it
   bool skips_non_finite = false;  // gradients that are not finite: no STEP, in place of an error
 };
@@ -167,7 +169,7 @@ class Engine {
   void refresh_weights();
 
   // For saving: all elements of one kind of state of a group, on rank 0; elsewhere nothing. Lies in the state itself
-  // or in storage: where ranks hold slices, which makes it a collective, or of ModelState::is_rounded().
+  // or in storage: where ranks hold slices, which makes it a collective, or where it is not fp32.
   std::span<const float> gather_state(StateKind kind, int group, std::vector<float>& storage);
   // The same of a snapshot, whose slices make it a collective on every engine of several ranks. Between steps, also
   // while one is pending.

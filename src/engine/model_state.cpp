@@ -34,12 +34,12 @@ void in_parallel(std::int64_t rows, std::int64_t numel, const Work& work) {
 
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
                        const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
-                       DType accumulator_dtype, MemoryKind device_memory, MemoryKind host_memory)
+                       const StateTypes& types, MemoryKind device_memory, MemoryKind host_memory)
     : chain_(chain),
       groups_(groups),
       spec_(spec),
       slice_(slice),
-      accumulator_dtype_(accumulator_dtype),
+      types_(types),
       names_(optim::optimizer_of(optimizer).state),
       device_(program.persistent_bytes, device_memory),
       host_(program.host_persistent_bytes, host_memory),
@@ -53,21 +53,20 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
     const std::int64_t numel = updated(buffer.group).size();
     if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice) {
       place.weights = data;
-      if (weights_are_master(buffer.group)) place.master = reinterpret_cast<float*>(data);
+      if (weights_are_master(buffer.group)) place.master = data;
     } else if (buffer.kind == BufferKind::state) {
-      auto* state = reinterpret_cast<float*>(data);
       if (!weights_are_master(buffer.group)) {
-        place.master = state;
-        state += numel;
+        place.master = data;
+        data += numel * size_of(types.master);
       }
-      if (!names_.empty()) place.first = state;
-      if (names_.size() > 1) place.second = state + numel;
+      if (!names_.empty()) place.first = data;
+      if (names_.size() > 1) place.second = data + numel * size_of(types.moment);
     } else if (buffer.kind == BufferKind::accumulator) {
       place.accumulator = data;
     } else if (buffer.kind == BufferKind::sum_copy) {
       place.sum_copy = data;
     } else if (buffer.kind == BufferKind::snapshot) {
-      place.snapshot = reinterpret_cast<float*>(data);
+      place.snapshot = data;
     }
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -107,7 +106,12 @@ Range ModelState::held(StateKind kind, int group) const {
 // As Options::has_own_master() plans it.
 bool ModelState::weights_are_master(int group) const {
   const schedule::GroupSpec& spec = spec_.groups[group];
-  return chain_.compute_dtype == DType::f32 && (!spec.state_on_host || spec.weights_on_host);
+  return !spec.trainable || (chain_.compute_dtype == types_.master && (!spec.state_on_host || spec.weights_on_host));
+}
+
+DType ModelState::dtype_of(StateKind kind, int group) const {
+  if (kind != StateKind::master) return types_.moment;
+  return weights_are_master(group) ? chain_.compute_dtype : types_.master;
 }
 
 Range ModelState::slice_of(int group) const {
@@ -115,7 +119,7 @@ Range ModelState::slice_of(int group) const {
   return {slice_ * numel, (slice_ + 1) * numel};
 }
 
-float* ModelState::data(StateKind kind, int group) const {
+std::byte* ModelState::data(StateKind kind, int group) const {
   const Place& place = places_[group];
   switch (kind) {
     case StateKind::master: return place.master;
@@ -126,44 +130,44 @@ float* ModelState::data(StateKind kind, int group) const {
 }
 
 bool ModelState::is_copied(StateKind kind, int group) const {
-  return is_on_device() || (kind == StateKind::master && is_rounded(group));
+  return is_on_device() || dtype_of(kind, group) != DType::f32;
 }
 
 std::span<const float> ModelState::read(StateKind kind, int group, std::vector<float>& storage) const {
   const auto numel = static_cast<std::size_t>(held(kind, group).size());
-  if (!is_copied(kind, group)) return {data(kind, group), numel};
+  if (!is_copied(kind, group)) return {reinterpret_cast<const float*>(data(kind, group)), numel};
   storage.resize(numel);
-  const bool rounded = kind == StateKind::master && is_rounded(group);
-  if (!rounded) {
-    copy_between(storage.data(), data(kind, group), numel * sizeof(float));
-    return storage;
-  }
-  std::vector<std::byte> narrow(numel * static_cast<std::size_t>(size_of(chain_.compute_dtype)));
-  copy_between(narrow.data(), weights(group), narrow.size());
-  dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().cast_to_float(std::ssize(storage), reinterpret_cast<const T*>(narrow.data()), storage.data());
+  if (numel == 0) return storage;
+  dispatch(dtype_of(kind, group), [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>) {
+      copy_between(storage.data(), data(kind, group), numel * sizeof(float));
+    } else {
+      std::vector<T> narrow(numel);
+      copy_between(narrow.data(), data(kind, group), numel * sizeof(T));
+      kernels::table<T>().cast_to_float(static_cast<std::int64_t>(numel), narrow.data(), storage.data());
+    }
   });
   return storage;
 }
 
 const std::byte* ModelState::read_sums(int group, std::vector<std::byte>& storage) const {
   if (!is_on_device()) return updated_accumulator(group);
-  storage.resize(static_cast<std::size_t>(updated(group).size() * size_of(accumulator_dtype_)));
+  storage.resize(static_cast<std::size_t>(updated(group).size() * size_of(accumulator_dtype())));
   copy_between(storage.data(), updated_accumulator(group), storage.size());
   return storage.data();
 }
 
 void ModelState::write(StateKind kind, int group, std::span<const float> values) const {
-  if (kind == StateKind::master && is_rounded(group)) return write_rounded(group, values);
-  copy_between(data(kind, group), values.data(), values.size_bytes());
-}
-
-void ModelState::write_rounded(int group, std::span<const float> values) const {
-  std::vector<std::byte> narrow(values.size() * static_cast<std::size_t>(size_of(chain_.compute_dtype)));
-  dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().cast_from_float(std::ssize(values), values.data(), reinterpret_cast<T*>(narrow.data()));
+  if (values.empty()) return;
+  dispatch(dtype_of(kind, group), [&]<class T>(T) {
+    if constexpr (std::is_same_v<T, float>) {
+      copy_between(data(kind, group), values.data(), values.size_bytes());
+    } else {
+      std::vector<T> narrow(values.size());
+      kernels::table<T>().cast_from_float(std::ssize(values), values.data(), narrow.data());
+      copy_between(data(kind, group), narrow.data(), narrow.size() * sizeof(T));
+    }
   });
-  copy_between(weights(group), narrow.data(), narrow.size());
 }
 
 // Between host and where the state lies, at once.
@@ -173,29 +177,35 @@ void ModelState::copy_between(void* to, const void* from, std::size_t bytes) con
   std::memcpy(to, from, bytes);
 }
 
-float* ModelState::updated_data(StateKind kind, int group) const {
-  float* first = data(kind, group);
-  return first == nullptr ? nullptr : first + (updated(group).begin - held(kind, group).begin);
+std::byte* ModelState::updated_data(StateKind kind, int group) const {
+  std::byte* first = data(kind, group);
+  const std::int64_t before = updated(group).begin - held(kind, group).begin;
+  return first == nullptr ? nullptr : first + before * size_of(dtype_of(kind, group));
 }
 
 void ModelState::take_snapshot(int group) const {
   const Range slice = slice_of(group);
-  float* target = places_[group].snapshot;
+  std::byte* target = places_[group].snapshot;
   for (const StateKind kind : kinds_) {
-    kernels::copy(target, data(kind, group) + (slice.begin - held(kind, group).begin),
-                  slice.size() * static_cast<std::int64_t>(sizeof(float)));
-    target += slice.size();
+    const std::int64_t element = size_of(dtype_of(kind, group)), bytes = slice.size() * element;
+    kernels::copy(target, data(kind, group) + (slice.begin - held(kind, group).begin) * element, bytes);
+    target += bytes;
   }
 }
 
-const float* ModelState::snapshot(StateKind kind, int group) const {
-  const float* first = places_[group].snapshot;
-  return first == nullptr ? nullptr : first + static_cast<std::int64_t>(kind) * slice_of(group).size();
+const std::byte* ModelState::snapshot(StateKind kind, int group) const {
+  const std::byte* place = places_[group].snapshot;
+  if (place == nullptr) return nullptr;
+  for (const StateKind before : kinds_) {
+    if (before == kind) break;
+    place += slice_of(group).size() * size_of(dtype_of(before, group));
+  }
+  return place;
 }
 
 std::byte* ModelState::updated_accumulator(int group) const {
   const std::int64_t begin = spec_.groups[group].shards_gradients ? 0 : updated(group).begin;
-  return accumulator(group) + begin * size_of(accumulator_dtype_);
+  return accumulator(group) + begin * size_of(accumulator_dtype());
 }
 
 std::byte* ModelState::updated_weights(int group) const {
@@ -215,8 +225,9 @@ void ModelState::initialize_on_device(std::uint64_t seed) const {
   const kernels::OnStream on(stream);
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
     const Range range = held(StateKind::master, g);
-    float* master = data(StateKind::master, g);
-    kernels::zero(master, range.size() * static_cast<std::int64_t>(sizeof(float)));
+    std::byte* master = data(StateKind::master, g);
+    const DType dtype = dtype_of(StateKind::master, g);
+    kernels::zero(master, range.size() * size_of(dtype));
     for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
       const ParameterSpec& parameter = chain_.parameters[piece.parameter];
       if (parameter.init == Init::zeros) continue;
@@ -233,7 +244,7 @@ void ModelState::initialize_on_device(std::uint64_t seed) const {
            .stride = piece.flat_row_stride,
            .mean = is_drawn ? 0.0 : 1.0,
            .scale = is_drawn ? parameter.init_std : 0.0},
-          master + (piece.flat_begin - range.begin));
+          dtype, master + (piece.flat_begin - range.begin) * size_of(dtype));
     }
   }
   stream.synchronize();
@@ -242,8 +253,8 @@ void ModelState::initialize_on_device(std::uint64_t seed) const {
 bool ModelState::masters_are_on_device() const {
   if (!is_on_device()) return false;
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-    const auto* master = reinterpret_cast<const std::byte*>(data(StateKind::master, g));
-    if (is_rounded(g) || master < device_.at(0) || master >= device_.at(0) + device_.bytes()) return false;
+    const std::byte* master = data(StateKind::master, g);
+    if (master < device_.at(0) || master >= device_.at(0) + device_.bytes()) return false;
   }
   return true;
 }
@@ -270,14 +281,16 @@ void ModelState::initialize(std::uint64_t seed) {
 }
 
 void ModelState::cast_weights(int group) {
-  if (!is_rounded(group)) write_weights(group, updated_weights(group));
+  write_weights(group, updated_weights(group));
 }
 
 void ModelState::write_weights(int group, std::byte* target) const {
   if (weights_are_master(group)) return;
+  const std::byte* master = updated_data(StateKind::master, group);
+  const std::int64_t numel = updated(group).size();
+  if (types_.master == chain_.compute_dtype) return kernels::copy(target, master, numel * size_of(types_.master));
   dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    kernels::table<T>().cast_from_float(updated(group).size(), updated_data(StateKind::master, group),
-                                        reinterpret_cast<T*>(target));
+    kernels::table<T>().cast_from_float(numel, reinterpret_cast<const float*>(master), reinterpret_cast<T*>(target));
   });
 }
 
@@ -292,7 +305,7 @@ void ModelState::for_each_piece(StateKind kind, const std::function<void(const H
     const bool is_copy = is_copied(kind, g);
     if (is_copy && reads) read(kind, g, copy);
     if (is_copy && !reads) copy.assign(static_cast<std::size_t>(range.size()), 0.0f);
-    float* first = is_copy ? copy.data() : data(kind, g);
+    float* first = is_copy ? copy.data() : reinterpret_cast<float*>(data(kind, g));
     for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
       const ParameterSpec& parameter = chain_.parameters[piece.parameter];
       visit({kind, parameter, parameter.logical[piece.logical], piece.box, first + (piece.flat_begin - range.begin),

@@ -31,13 +31,20 @@ struct Range {
 // Weights, and the optimizer's arrays.
 enum class StateKind : std::uint8_t { master, first, second };
 
+// Of the numbers that outlive a step, besides the weights that units read.
+struct StateTypes {
+  DType master = DType::f32;  // f32, or bf16 where units compute in it: then they read the masters themselves
+  DType moment = DType::f32;  // of the optimizer's arrays: f32 or bf16
+  DType sum = DType::f32;     // of gradients: f32 or bf16
+};
+
 class ModelState {
  public:
   // Allocates what `program` plans as persistent, on both tiers; the optimizer's arrays are as before its first step.
   // slice: which of the groups' num_slices is this rank's. chain, groups and spec must outlive this.
   ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
              const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
-             DType accumulator_dtype = DType::f32, MemoryKind device_memory = MemoryKind::host,
+             const StateTypes& types = {}, MemoryKind device_memory = MemoryKind::host,
              MemoryKind host_memory = MemoryKind::host);
 
   // What there is: the masters, and as many arrays as the optimizer has.
@@ -46,33 +53,30 @@ class ModelState {
 
   // What this rank updates: the whole group, or its slice where the optimizer is sharded.
   Range updated(int group) const;
-  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). Masters beside 16-bit weights,
-  // and on the host beside weights on the device: the same. Those that units read, other ones of fp32 and a frozen
-  // group's: all of them, or a slice where parameters are sharded.
+  // What it holds of a kind. Of the optimizer: what it updates (none of a frozen group). Masters that units do not
+  // read: the same. Those that they read: all of them, or a slice where parameters are sharded.
   Range held(StateKind kind, int group) const;
-  // fp32, where the state lies; element held().begin. Null for a kind that is not there, and for the masters of a group
-  // that is_rounded().
-  float* data(StateKind kind, int group) const;
-  bool weights_are_master(int group) const;  // units read the masters themselves
-  // Frozen where units compute in less than fp32: nothing is added to it, so it has no master. What units read is all
-  // there is, rounded once when it was loaded or drawn, and what a checkpoint gets.
-  bool is_rounded(int group) const { return !weights_are_master(group) && !spec_.groups[group].trainable; }
-  // What is held of a kind, in the state itself or, of a group that is_rounded() or on a device, in storage.
+  // Units read the masters themselves: where these have the type that they compute in, but for masters on the host
+  // beside weights on the device; and always in a frozen group, which nothing is added to, so that what units read is
+  // all there is, rounded once when it was loaded or drawn.
+  bool weights_are_master(int group) const;
+  DType dtype_of(StateKind kind, int group) const;
+  // What is held of a kind: in the state itself, or on a device and where it is not fp32 in storage.
   std::span<const float> read(StateKind kind, int group, std::vector<float>& storage) const;
-  // The element updated().begin, or null.
-  float* updated_data(StateKind kind, int group) const;
+  // Where the state lies, the element updated().begin; null for a kind that is not there.
+  std::byte* updated_data(StateKind kind, int group) const;
 
   // This rank's slice of a group, whether or not others hold it too: what a snapshot keeps of each kind.
   Range slice_of(int group) const;
   // SNAPSHOT: copies that of a trainable group to where `program` has planned it.
   void take_snapshot(int group) const;
-  // What was copied last; null where no snapshots are planned.
-  const float* snapshot(StateKind kind, int group) const;
+  // What was copied last, slice_of() of dtype_of(); null where no snapshots are planned.
+  const std::byte* snapshot(StateKind kind, int group) const;
 
   // Gradient sums, of accumulator_dtype(): all of them, or this rank's slice where gradients are sharded.
   std::byte* accumulator(int group) const { return places_[group].accumulator; }
   std::byte* updated_accumulator(int group) const;
-  DType accumulator_dtype() const { return accumulator_dtype_; }
+  DType accumulator_dtype() const { return types_.sum; }
   // updated_accumulator(), or where that is on a device a copy of it in storage.
   const std::byte* read_sums(int group, std::vector<std::byte>& storage) const;
   // Of updated_accumulator(), where the state is on the host, what was copied there for STEP.
@@ -95,8 +99,7 @@ class ModelState {
   void write_weights(int group, std::byte* target) const;
 
   // A box of a logical tensor, in the tensor's own rows and columns, that this rank holds; data: its first element,
-  // which may be written (of a group that is_rounded(), and of a device, a copy, whose values go back when the group is
-  // done).
+  // which may be written (of a device, and of what is not fp32, a copy, whose values go back when the group is done).
   struct HeldPiece {
     StateKind kind;
     const ParameterSpec& parameter;
@@ -113,14 +116,13 @@ class ModelState {
 
  private:
   struct Place {
-    float *master, *first, *second;
-    std::byte *weights, *accumulator, *sum_copy;
-    float* snapshot;
+    std::byte *master, *first, *second, *weights, *accumulator, *sum_copy, *snapshot;
   };
+  // Element held().begin.
+  std::byte* data(StateKind kind, int group) const;
   void fill_optimizer_state(float value) const;
   void initialize_on_device(std::uint64_t seed) const;
   bool masters_are_on_device() const;
-  void write_rounded(int group, std::span<const float> values) const;
   void write(StateKind kind, int group, std::span<const float> values) const;
   void copy_between(void* to, const void* from, std::size_t bytes) const;
   bool is_copied(StateKind kind, int group) const;
@@ -130,7 +132,7 @@ class ModelState {
   const std::vector<StorageGroup>& groups_;
   const schedule::ChainSpec& spec_;
   int slice_;
-  DType accumulator_dtype_;
+  StateTypes types_;
   std::span<const std::string_view> names_;  // of the optimizer's arrays
   std::vector<StateKind> kinds_;
   Memory device_, host_;

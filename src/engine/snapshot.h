@@ -25,7 +25,7 @@ class Snapshot {
   // What this rank has of a kind, of every trainable group ModelState::slice_of(). Frozen groups do not change: they
   // are read where they are.
   Range held(StateKind kind, int group) const;
-  // These elements: in the snapshot, in the state, or (of a group that is_rounded()) in storage.
+  // These elements: in the snapshot, in the state, or (of what is not fp32) in storage.
   std::span<const float> read(StateKind kind, int group, std::vector<float>& storage) const;
 
  private:

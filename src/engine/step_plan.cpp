@@ -271,7 +271,7 @@ void check_same_places(const StepPlan& plan) {
 }
 
 schedule::Options schedule_options(const Chain& chain, const EngineOptions& options, int shard_ranks) {
-  const bool fp32 = chain.compute_dtype == DType::f32;
+  const bool one = chain.compute_dtype == options.master_dtype;  // what units read and the masters
   const std::int64_t arrays = std::ssize(optim::optimizer_of(options.optimizer).state);
   return {.world_size = options.split.num_data_ranks,
           .replicas = options.split.num_data_ranks / shard_ranks,
@@ -281,8 +281,8 @@ schedule::Options schedule_options(const Chain& chain, const EngineOptions& opti
           .compute_element_bytes = size_of(chain.compute_dtype),
           .wire_element_bytes = size_of(reduce_types(chain, options).wire),
           .accumulator_element_bytes = size_of(options.accumulator_dtype),
-          .state_bytes_per_element = 4 * (arrays + (fp32 ? 0 : 1)),
-          .weights_are_master = fp32,
+          .state_bytes_per_element = arrays * size_of(options.moment_dtype) + (one ? 0 : size_of(options.master_dtype)),
+          .weights_are_master = one,
           .steps_wait = options.gradient_clipping > 0 || options.skips_non_finite,
           .overlap = options.overlap,
           .gradient_slots = options.gradient_slots,

@@ -305,6 +305,9 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
                 .loss_scale = loss_scale_of(plan),
                 .reduce_dtype = dtype_of_plan(plan.precision.reduce_dtype),
                 .accumulator_dtype = dtype_of_plan(plan.precision.grad_accum_dtype),
+                .master_dtype = dtype_of_plan(plan.precision.master_dtype),
+                .moment_dtype = dtype_of_plan(plan.precision.moment_dtype),
+                .rounding_seed = static_cast<std::uint64_t>(plan.training.seed),
                 .gradient_factor = plan.precision.gradient_allreduce_op == config::GradientOp::sum
                                        ? static_cast<double>(world_size)
                                        : 1.0,

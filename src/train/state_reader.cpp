@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/element_cast.h"
 
 namespace trireme::train {
 
@@ -28,7 +29,8 @@ std::vector<checkpoint::NamedData> StateReader::tensors() {
     const auto [kind, group] = turns_[turn];
     for (const int parameter : engine_.plan().groups[group].parameters) {
       for (const LogicalTensor& tensor : chain_.parameters[parameter].logical) {
-        list.push_back({layout_.prefix_of(kind) + tensor.name, DType::f32, tensor.shape, {}, [=, this, &tensor] {
+        const DType dtype = layout_.dtype_of(kind, group);
+        list.push_back({layout_.prefix_of(kind) + tensor.name, dtype, tensor.shape, {}, [=, this, &tensor] {
                           return read(turn, parameter, tensor);
                         }});
       }
@@ -55,12 +57,19 @@ std::span<const std::byte> StateReader::read(std::size_t turn, int parameter, co
   const std::int64_t first = layout_.place(parameter).offset + box.row_begin * columns + box.column_begin;
   const float* data = group_.data() + first;
   const auto numel = static_cast<std::size_t>(box.numel());
-  if (box.rows() == 1 || box.columns() == columns) return std::as_bytes(std::span(data, numel));
-  rows_.resize(numel);
-  for (std::int64_t row = 0; row < box.rows(); ++row) {
-    std::copy_n(data + row * columns, box.columns(), rows_.data() + row * box.columns());
+  if (box.rows() > 1 && box.columns() < columns) {
+    rows_.resize(numel);
+    for (std::int64_t row = 0; row < box.rows(); ++row) {
+      std::copy_n(data + row * columns, box.columns(), rows_.data() + row * box.columns());
+    }
+    data = rows_.data();
   }
-  return std::as_bytes(std::span(rows_));
+  const auto [kind, group] = turns_[turn];
+  const DType dtype = layout_.dtype_of(kind, group);
+  if (dtype == DType::f32) return std::as_bytes(std::span(data, numel));
+  narrow_.resize(numel * static_cast<std::size_t>(size_of(dtype)));
+  checkpoint::from_float(dtype, data, box.numel(), narrow_.data());
+  return narrow_;
 }
 
 }  // namespace trireme::train

@@ -37,6 +37,7 @@ class StateReader {
   std::vector<std::pair<engine::StateKind, int>> turns_;  // kind and group, in the order in which they are read
   std::size_t next_ = 0;
   std::vector<float> gathered_, rows_;
+  std::vector<std::byte> narrow_;
   std::span<const float> group_;  // of turn next_ - 1
 };
 

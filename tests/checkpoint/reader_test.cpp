@@ -162,15 +162,25 @@ TEST(Reader, RefusesEntriesThatTheirFileDoesNotHold) {
   refuses("a", 3);
 }
 
-TEST(Reader, RefusesToReadOtherTypesAsFloat) {
+TEST(Reader, GivesSixteenBitsAsFloatsAndRefusesIntegers) {
   const TemporaryFolder folder;
-  const std::vector<std::uint16_t> values(4, 0x3f80);
-  const std::vector<NamedData> tensors{{"w", DType::bf16, {4}, std::as_bytes(std::span(values))}};
+  const std::vector<std::uint16_t> values{0x3f80, 0x4000, 0xbf80, 0x3e80};  // of 2 rows of 2 columns
+  const std::vector<std::int32_t> integers(4, 1);
+  const std::vector<NamedData> tensors{{"w", DType::bf16, {2, 2}, std::as_bytes(std::span(values))},
+                                       {"h", DType::f16, {4}, std::as_bytes(std::span(values))},
+                                       {"i", DType::i32, {4}, std::as_bytes(std::span(integers))}};
   const fs::path saved =
       save(folder.path(), {.attempt = 1, .step = 1, .num_micro_batches = 1, .micro_batch_size = 1}, tensors);
   const Reader reader(saved);
-  float out[4];
-  EXPECT_NE(expect_error(5040, [&] { reader.read("w", {4}, 0, 1, 0, 4, out, 4); }).find("bfloat16"), std::string::npos);
+  float out[4] = {};
+  reader.read("w", {2, 2}, 0, 2, 1, 2, out, 3);
+  EXPECT_EQ(out[0], 2.0f);
+  EXPECT_EQ(out[1], 0.0f);
+  EXPECT_EQ(out[3], 0.25f);
+  reader.read("h", {4}, 0, 1, 1, 3, out, 2);
+  EXPECT_EQ(out[0], 2.0f);
+  EXPECT_EQ(out[1], -1.875f);
+  EXPECT_NE(expect_error(5040, [&] { reader.read("i", {4}, 0, 1, 0, 4, out, 4); }).find("int32"), std::string::npos);
 }
 
 }  // namespace

@@ -274,6 +274,8 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.gradient_clipping", "0"},
                                                                        {"training.reduce_dtype", "bf16"},
                                                                        {"training.grad_accum_dtype", "bf16"},
+                                                                       {"training.master_dtype", "bf16"},
+                                                                       {"training.moment_dtype", "bf16"},
                                                                        {"training.gradient_allreduce_op", "sum"},
                                                                        {"training.nonfinite_gradients", "skip"},
                                                                        {"training.loss_scale", "512"},
@@ -297,6 +299,7 @@ TEST(NumericDigest, ChangesWithEveryKeyThatDecidesTheNumbers) {
     std::string text = key;
     Overrides overrides = {text.append("=").append(value)};
     if (key == "training.num_epochs") overrides.emplace_back("training.max_steps=");
+    if (key == "training.master_dtype") overrides.emplace_back("training.mixed_precision=bf16");
     if (is_of_loss_scale(key)) overrides.emplace_back("training.mixed_precision=fp16");
     // Of a law that it decides.
     for (const char* law : {"warmup_decay", "warmup_cosine", "one_cycle", "lr_range_test"}) {

@@ -77,6 +77,17 @@ TEST(Precision, Fp16SkipsAndFindsItsScale) {
   EXPECT_EQ(error_of(kSmall, {"training.grad_accum_dtype=fp16"})->code(), 2102);
 }
 
+TEST(Precision, MastersInBf16NeedItsComputation) {
+  const Overrides both = {"training.mixed_precision=bf16", "training.master_dtype=bfloat16"};
+  EXPECT_EQ(plan_of(kSmall, both).precision.master_dtype, ElementType::bf16);
+  for (const char* text : {"training.mixed_precision=no", "training.mixed_precision=fp16"}) {
+    EXPECT_TRUE(is_refused({text, "training.master_dtype=bf16"}, "training.master_dtype is bf16, but mixed_precision"));
+    EXPECT_EQ(plan_of(kSmall, {text, "training.moment_dtype=bf16"}).precision.moment_dtype, ElementType::bf16);
+  }
+  EXPECT_EQ(error_of(kSmall, {"training.master_dtype=fp16"})->code(), 2102);
+  EXPECT_EQ(error_of(kSmall, {"training.moment_dtype=fp16"})->code(), 2102);
+}
+
 TEST(Precision, RoundingWithoutSmallerMessagesIsANotice) {
   const char* const notice = "sends no fewer bytes: ddp sends sums once a step";
   EXPECT_TRUE(has_notice(plan_of(kSmall, {"training.reduce_dtype=bf16"}), notice));

@@ -96,6 +96,7 @@ Plan random_plan(Random& random) {
   }
   PrecisionPlan& precision = plan.precision;
   if (precision.param_dtype) precision.param_dtype = training.mixed_precision;
+  if (training.mixed_precision != MixedPrecision::bf16) precision.master_dtype = ElementType::fp32;
   const bool fp16 = training.mixed_precision == MixedPrecision::fp16;
   if (!fp16 && precision.loss_scale) precision.loss_scale = static_cast<double>(pick(random, 0, 1));
   if (fp16) precision.nonfinite_gradients = NonFiniteGradients::skip;
