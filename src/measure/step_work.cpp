@@ -70,16 +70,15 @@ double elementwise_bytes(const ModelShape& s, std::int64_t tokens, std::int64_t 
   return static_cast<double>((tokens * (s.L * block + embedding + head) + embedding_gradient) * element_bytes);
 }
 
-double update_bytes(const ModelShape& s, std::int64_t element_bytes) {
-  const std::int64_t norm = 4, adamw = 4 + 2 * 12;
-  return static_cast<double>(s.parameters * (norm + adamw + element_bytes));
+double update_bytes(const ModelShape& s, const UpdateBytes& bytes) {
+  return static_cast<double>(s.parameters * (2 * bytes.sum + 2 * (bytes.master + 2 * bytes.moment) + bytes.weights));
 }
 
 double floor_seconds(const ModelShape& shape, std::int64_t tokens, std::int64_t micro_batches,
-                     std::int64_t element_bytes, const StepRates& rates) {
+                     std::int64_t element_bytes, const UpdateBytes& update, const StepRates& rates) {
   const double micro_batch =
       rates.products_s + rates.attention_s + elementwise_bytes(shape, tokens, element_bytes) / rates.copy_bytes_per_s;
-  return static_cast<double>(micro_batches) * micro_batch + update_bytes(shape, element_bytes) / rates.copy_bytes_per_s;
+  return static_cast<double>(micro_batches) * micro_batch + update_bytes(shape, update) / rates.copy_bytes_per_s;
 }
 
 }  // namespace trireme::measure

@@ -37,9 +37,14 @@ std::vector<Product> products_of(const ModelShape& shape, std::int64_t tokens);
 // embedding reads its operands once and writes its results once, forward and backward, in the compute dtype.
 double elementwise_bytes(const ModelShape& shape, std::int64_t tokens, std::int64_t element_bytes);
 
+// Bytes of an element of what AdamW reads and writes.
+struct UpdateBytes {
+  std::int64_t sum = 4, master = 4, moment = 4;
+  std::int64_t weights = 2;  // that are written beside the masters; 0: units read the masters
+};
 // What the norm of the gradients and AdamW move a step: the sums once for the norm, then sums, masters and both moments
-// once (fp32), the last three written again, and the weights of the compute dtype.
-double update_bytes(const ModelShape& shape, std::int64_t element_bytes);
+// once, the last three written again, and the weights.
+double update_bytes(const ModelShape& shape, const UpdateBytes& bytes);
 
 // Measured on the device that the floor is of.
 struct StepRates {
@@ -49,6 +54,6 @@ struct StepRates {
 // The least time of a step of one rank: micro_batches x (products + attention + elementwise_bytes / copy rate)
 // + update_bytes / copy rate. Nothing overlaps, and nothing waits.
 double floor_seconds(const ModelShape& shape, std::int64_t tokens, std::int64_t micro_batches,
-                     std::int64_t element_bytes, const StepRates& rates);
+                     std::int64_t element_bytes, const UpdateBytes& update, const StepRates& rates);
 
 }  // namespace trireme::measure

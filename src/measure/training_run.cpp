@@ -104,9 +104,9 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"tokens_per_step", tokens_of_rank * ranks},
           {"strategy", run.strategy},
           {"param_dtype", name_of(plan.training.mixed_precision)},
-          {"master_dtype", "fp32"},
+          {"master_dtype", name_of(plan.precision.master_dtype)},
           {"reduce_dtype", name_of(plan.precision.reduce_dtype)},
-          {"moment_dtype", "fp32"},
+          {"moment_dtype", name_of(plan.precision.moment_dtype)},
           {"optimizer", "adamw"},
           {"recompute", run.recompute},
           {"clip", plan.training.gradient_clipping},
@@ -127,7 +127,7 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
 }
 
 // Of one rank by itself: what ranks exchange is not in it.
-void add_floor(const TrainingRun& run, bool on_device, Row& row) {
+void add_floor(const TrainingRun& run, const config::Plan& plan, bool on_device, Row& row) {
   const ModelShape shape = shape_of(known_model(run.model, run.sequence));
   const BatchShape micro_batch{run.micro_batch, run.sequence};
   const StepRates rates = step_rates(measure_work(shape, {.micro_batch = micro_batch,
@@ -136,12 +136,18 @@ void add_floor(const TrainingRun& run, bool on_device, Row& row) {
                                                           .attention = true,
                                                           .copy = true,
                                                           .seconds = run.floor_s}));
-  const double seconds = floor_seconds(shape, micro_batch.tokens(), run.accumulate, size_of(DType::bf16), rates);
+  const auto bytes_of = [](config::ElementType type) { return type == config::ElementType::fp32 ? 4 : 2; };
+  const UpdateBytes update{.sum = bytes_of(plan.precision.grad_accum_dtype),
+                           .master = bytes_of(plan.precision.master_dtype),
+                           .moment = bytes_of(plan.precision.moment_dtype),
+                           .weights = plan.precision.master_dtype == config::ElementType::fp32 ? 2 : 0};
+  const double seconds =
+      floor_seconds(shape, micro_batch.tokens(), run.accumulate, size_of(DType::bf16), update, rates);
   row["floor_tokens_per_s_per_gpu"] = static_cast<double>(micro_batch.tokens() * run.accumulate) / seconds;
   row["floor_parts"] = {{"products_s", rates.products_s},
                         {"attention_s", rates.attention_s},
                         {"elementwise_bytes", elementwise_bytes(shape, micro_batch.tokens(), size_of(DType::bf16))},
-                        {"update_bytes", update_bytes(shape, size_of(DType::bf16))},
+                        {"update_bytes", update_bytes(shape, update)},
                         {"copy_bytes_per_s", rates.copy_bytes_per_s}};
 }
 
@@ -170,7 +176,7 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
   }
   if (comm.rank() != 0) return {};
   Row row = row_of(run, plan, seen, comm.world_size());
-  if (run.floor_s > 0) add_floor(run, on_device, row);
+  if (run.floor_s > 0) add_floor(run, plan, on_device, row);
   return row;
 }
 

@@ -51,9 +51,10 @@ TEST(StepWork, ProductsAreAllMatmulWeights) {
 TEST(StepWork, FloorIsTheSumOfItsParts) {
   const ModelShape s = shape("gpt2-124m");
   const measure::StepRates rates{.products_s = 1, .attention_s = 0.25, .copy_bytes_per_s = 1e12};
-  const double moved = measure::elementwise_bytes(s, 8192, 2) / 1e12, update = measure::update_bytes(s, 2) / 1e12;
-  EXPECT_NEAR(measure::floor_seconds(s, 8192, 4, 2, rates), 4 * (1.25 + moved) + update, 1e-12);
+  const double moved = measure::elementwise_bytes(s, 8192, 2) / 1e12, update = measure::update_bytes(s, {}) / 1e12;
+  EXPECT_NEAR(measure::floor_seconds(s, 8192, 4, 2, {}, rates), 4 * (1.25 + moved) + update, 1e-12);
   EXPECT_NEAR(update, s.parameters * 34e-12, 1e-9);
+  EXPECT_EQ(measure::update_bytes(s, {.sum = 2, .master = 2, .moment = 2, .weights = 0}), s.parameters * 16);
   // By hand: two norms of 6 C elements a token, forward and backward, and an activation of 2 F and 3 F.
   const double block = 12 * 768 + 2 * 3072 + 3 * 3072, rest = 3 * 768 + 6 * 768 + 2 * 50304;
   EXPECT_EQ(measure::elementwise_bytes(s, 10, 2), 2 * (10 * (12 * block + rest) + 2 * 50304.0 * 768));
