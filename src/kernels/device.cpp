@@ -24,6 +24,14 @@ const CudaLibrary& library() {
 
 thread_local const CudaLibrary* current = nullptr;
 
+// The library is built with CUDA 13, and what any toolkit of a major version makes runs on each driver of that version.
+constexpr int kLeastDriver = 13000;
+constexpr const char* kLeastDriverName = "580.65.06";  // CUDA 13.0's on Linux: NVIDIA's release notes of the toolkit
+
+std::string cuda_version(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 }  // namespace
 
 int num_devices() {
@@ -37,6 +45,20 @@ std::string why_no_device() {
   std::string why;
   library().count_devices(&why);
   return why;
+}
+
+void need_device(const std::string& place, const std::string& what, const std::string& remedy) {
+  if (num_devices() > 0) return;
+  if (file().load().empty()) check_driver(library().driver_version(), place);
+  throw Error(3064, place, what + ", but there is no CUDA device here: " + why_no_device(), remedy);
+}
+
+void check_driver(int version, const std::string& place) {
+  if (version == 0 || version >= kLeastDriver) return;
+  throw Error(3065, place,
+              "NVIDIA's driver here knows CUDA " + cuda_version(version) + " at most; " + cuda_version(kLeastDriver) +
+                  " is needed",
+              std::string("install driver ") + kLeastDriverName + " or a later one; `nvidia-smi` says which is there");
 }
 
 DeviceFacts device_facts(int device) {

@@ -32,6 +32,12 @@ struct DeviceFacts {
 // 0 where there is none; then why_no_device() says why.
 int num_devices();
 std::string why_no_device();
+// Throws where there is no device: Error TR3064, whose message is `what`, ", but there is no CUDA device here: " and
+// why; where the driver is why, what check_driver throws.
+void need_device(const std::string& place, const std::string& what, const std::string& remedy);
+// Error TR3065 for a driver that the CUDA library cannot run with. version: of CUDA, the newest that the driver knows,
+// 12080 is 12.8; 0: there is no driver, of which nothing is said here.
+void check_driver(int version, const std::string& place);
 DeviceFacts device_facts(int device);
 // Of all processes together, with what driver and libraries take for themselves.
 std::int64_t device_memory_in_use(int device);

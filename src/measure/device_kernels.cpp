@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "base/error.h"
 #include "base/random.h"
 #include "kernels/kernels.h"
 #include "measure/device_cases.h"
@@ -111,10 +110,7 @@ KernelRow measure(const Case& one, Patterns& patterns, const kernels::Stream& st
 }  // namespace
 
 DeviceKernels measure_device_kernels(const std::string& only) {
-  if (kernels::num_devices() == 0) {
-    throw Error(3064, "trireme bench kernels", "there is no CUDA device here: " + kernels::why_no_device(),
-                "run it on a machine with a device and its driver");
-  }
+  kernels::need_device("trireme bench kernels", "is of devices", "run it on a machine with a device and its driver");
   kernels::use_device(0);
   DeviceKernels result{.device = kernels::device_facts(0)};
   const kernels::Stream stream;

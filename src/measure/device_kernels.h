@@ -27,8 +27,8 @@ struct DeviceKernels {
   std::vector<KernelRow> rows;
 };
 
-// Of the kernels whose name begins with `only`. The calling thread's device becomes the first. Error TR3064 where there
-// is none.
+// Of the kernels whose name begins with `only`. The calling thread's device becomes the first. Error TR3064 or TR3065
+// where there is none.
 DeviceKernels measure_device_kernels(const std::string& only);
 
 std::string to_table(const DeviceKernels& kernels);

@@ -15,11 +15,9 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
   if (plan.training.device == config::Device::cpu) return;
   const auto origin = plan.origins.find("training.device");
   const std::string place = origin == plan.origins.end() ? "training.device" : origin->second.place;
+  kernels::need_device(place, "training.device is cuda",
+                       "use training.device=cpu, or a machine with a device and its driver");
   const int devices = kernels::num_devices();
-  if (devices == 0) {
-    throw Error(3064, place, "training.device is cuda, but there is no CUDA device here: " + kernels::why_no_device(),
-                "use training.device=cpu, or a machine with a device and its driver");
-  }
   if (ranks.local_rank >= devices) {
     throw Error(3064, place,
                 "training.device is cuda, one device a rank, but of " + std::to_string(ranks.per_machine) +

@@ -12,7 +12,7 @@ namespace trireme::train {
 std::string kernel_level_of(const config::Plan& plan);
 
 // Throws Error TR3064 where the plan asks for devices and there is none for this rank, or one that the kernels do not
-// run on.
+// run on, TR3065 where the driver is too old.
 void check_device(const config::Plan& plan, const Ranks& ranks);
 
 // Of the rank's device, what nobody uses now; 0: the plan is for the CPU, or there is no such device.

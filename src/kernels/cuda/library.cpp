@@ -50,11 +50,18 @@ cublasLtHandle_t cublas() {
 
 namespace {
 
+int driver_version() {
+  int version = 0;
+  TRIREME_CUDA(cudaDriverGetVersion(&version));
+  return version;
+}
+
 int count_devices(std::string* why) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    *why = cudaGetErrorString(status);
+    // Of a machine without a driver CUDA says that the driver is too old.
+    *why = driver_version() == 0 ? "there is no driver of NVIDIA's" : cudaGetErrorString(status);
     cudaGetLastError();  // it is no error of the next call
     return 0;
   }
@@ -70,7 +77,7 @@ DeviceFacts facts(int device) {
                     .multiprocessors = properties.multiProcessorCount,
                     .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
                     .l2_bytes = properties.l2CacheSize};
-  TRIREME_CUDA(cudaDriverGetVersion(&facts.driver));
+  facts.driver = driver_version();
   TRIREME_CUDA(cudaRuntimeGetVersion(&facts.runtime));
   return facts;
 }
@@ -217,6 +224,7 @@ namespace trireme::kernels {
 extern "C" const CudaLibrary trireme_cuda_library;
 const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .count_devices = cuda::count_devices,
+                                       .driver_version = cuda::driver_version,
                                        .facts = cuda::facts,
                                        .memory_in_use = cuda::memory_in_use,
                                        .use_device = cuda::use_device,

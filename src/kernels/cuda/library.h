@@ -13,6 +13,7 @@ struct CudaLibrary {
   const char* version;  // of Trireme, which must be the binary's own: "0.1.0"
   // 0 devices: *why has the driver's reason.
   int (*count_devices)(std::string* why);
+  int (*driver_version)();  // 0: there is no driver
   DeviceFacts (*facts)(int device);
   std::int64_t (*memory_in_use)(int device);
   void (*use_device)(int device);
