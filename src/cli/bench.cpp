@@ -29,6 +29,7 @@ constexpr Kind kKinds[] = {
     {"attention", "its attention", run_bench_attention},
     {"models", "the known models as JSON", run_bench_models},
     {"kernels", "a device's other kernels beside its copy", run_bench_kernels},
+    {"comm", "the collectives of training, by size", run_bench_comm},
 };
 
 std::string kinds() {
@@ -116,10 +117,15 @@ int run_bench(Arguments arguments) {
   }
   const BenchCommand command = parse_bench(arguments);
   if (command.is_worker || command.ranks == 1) return measure(command);
-  launch::LaunchOptions options{.nproc_per_node = command.ranks, .command = {"bench", "--worker"}};
-  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
-  options.program = std::filesystem::read_symlink("/proc/self/exe");
-  return launch::run_agent(options);
+  std::vector<std::string> worker{"bench", "--worker"};
+  worker.insert(worker.end(), arguments.begin(), arguments.end());
+  return launch_bench(command.ranks, std::move(worker));
+}
+
+int launch_bench(int ranks, std::vector<std::string> command) {
+  return launch::run_agent({.nproc_per_node = ranks,
+                            .command = std::move(command),
+                            .program = std::filesystem::read_symlink("/proc/self/exe")});
 }
 
 }  // namespace trireme::cli

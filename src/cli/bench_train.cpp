@@ -10,7 +10,6 @@
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "comm/job.h"
-#include "launch/agent.h"
 #include "measure/known_models.h"
 #include "measure/timing.h"
 #include "measure/training_run.h"
@@ -104,14 +103,13 @@ int run_bench_train(Arguments arguments) {
   const WorkFolder folder;
   measure::prepare_training_run(command.run, command.ranks, folder.path());
   if (command.ranks == 1) return run_rank(command, folder.path());
-  launch::LaunchOptions options{.nproc_per_node = command.ranks, .command = {"bench", "train"}};
-  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> worker{"bench", "train"};
+  worker.insert(worker.end(), arguments.begin(), arguments.end());
   for (const std::string& word : {std::string("--folder"), folder.path().string(), std::string("--started"),
                                   std::to_string(command.run.started)}) {
-    options.command.push_back(word);
+    worker.push_back(word);
   }
-  options.program = fs::read_symlink("/proc/self/exe");
-  return launch::run_agent(options);
+  return launch_bench(command.ranks, std::move(worker));
 }
 
 }  // namespace trireme::cli

@@ -1,74 +1,26 @@
 #include "measure/rates.h"
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <thread>
+#include <functional>
 #include <vector>
 
 #include "comm/collectives.h"
 #include "kernels/kernels.h"
+#include "measure/collectives.h"
+#include "measure/load.h"
+#include "measure/timing.h"
 #include "train/rates_here.h"
 
 namespace trireme::measure {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+double median_seconds(double seconds, const std::function<void()>& run) {
+  return std::max(time_in_turn({&run, 1}, seconds, nullptr).front().median, 1e-9);
 }
-
-// The median time of a run; at least three, after one that does not count.
-template <class Run>
-double median_seconds(double seconds, Run run) {
-  run();
-  std::vector<double> times;
-  for (const auto start = Clock::now(); times.size() < 3 || seconds_since(start) < seconds;) {
-    const auto begin = Clock::now();
-    run();
-    times.push_back(seconds_since(begin));
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return std::max(times[times.size() / 2], 1e-9);
-}
-
-// The same with as many runs on every rank.
-template <class Run>
-double median_collective(int runs, Run run) {
-  run();
-  std::vector<double> times;
-  for (int i = 0; i < runs; ++i) {
-    const auto begin = Clock::now();
-    run();
-    times.push_back(seconds_since(begin));
-  }
-  std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
-  return std::max(times[static_cast<std::size_t>(runs) / 2], 1e-9);
-}
-
-// Numbers of ordinary size: products of zeros or of denormal numbers are not as fast.
-template <class T>
-std::vector<T> some_values(std::int64_t count) {
-  std::vector<T> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(0.01f * static_cast<float>(i % 101) - 0.5f);
-  return values;
-}
-
-template <class T>
-struct Product {
-  explicit Product(std::int64_t n, std::int64_t k) : n(n), k(k) {}
-  void run() { kernels::gemm(false, true, kRows, n, k, a.data(), k, b.data(), k, c.data(), n); }
-  double flops() const { return 2.0 * static_cast<double>(kRows * n * k); }
-
-  static constexpr std::int64_t kRows = 1024;  // tokens
-  std::int64_t n, k;
-  std::vector<T> a = some_values<T>(kRows * k), b = some_values<T>(n * k), c = std::vector<T>(kRows * n);
-};
 
 template <class T>
 double product_rate(std::int64_t side, double seconds) {
-  Product<T> product(side, side);
+  const TokenProduct product(dtype_of<T>, 1024, side, side);
   return product.flops() / median_seconds(seconds, [&] { product.run(); });
 }
 
@@ -117,40 +69,15 @@ void measure_memory(double seconds, schedule::Rates& rates) {
   rates.optimizer_bytes_per_s = 7 * 4 * kNumel / step;
 }
 
-// Computes until it goes out of scope.
-class Load {
- public:
-  explicit Load(int threads)
-      : thread_([this, threads] {
-          kernels::set_num_threads(threads);
-          Product<float> product(512, 512);
-          while (!stop_) product.run();
-        }) {}
-  Load(const Load&) = delete;
-  Load& operator=(const Load&) = delete;
-  ~Load() {
-    stop_ = true;
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
-void measure_collectives(int threads, comm::Communicator& comm, schedule::Rates& rates) {
-  const std::int64_t ranks = comm.world_size(), slice = (4 << 20) / ranks;
-  const std::vector<float> slot = some_values<float>(slice * ranks);
-  std::vector<float> sum(slice);
-  std::vector<double> words(ranks);
-  const auto wire = static_cast<double>((ranks - 1) * slice * 4);
-  rates.collective_latency_s = median_collective(50, [&] {
-    comm::all_gather(comm, std::as_bytes(std::span(words).first(1)), std::as_writable_bytes(std::span(words)));
-  });
+void measure_collectives(int threads, comm::Communicator& comm, double seconds, schedule::Rates& rates) {
+  using enum Collective;
+  constexpr std::int64_t kBytes = 16 << 20;
+  const int ranks = comm.world_size();
+  Exchange exchange(comm, DType::f32, kBytes);
+  rates.collective_latency_s = exchange.time(all_gather, ranks * std::int64_t{8}, seconds).median;
   const auto speed = [&] {
-    const double time = median_collective(
-        15, [&] { comm::ordered_reduce_scatter(comm, slot.data(), {}, sum.data(), slice, comm.world_size(), true); });
-    return wire / time;
+    return bus_bytes_per_s(reduce_scatter, static_cast<double>(exchange.whole_bytes(reduce_scatter, kBytes)),
+                           exchange.time(reduce_scatter, kBytes, seconds).median, ranks);
   };
   rates.collective_bytes_per_s = speed();
   const Load load(threads);
@@ -168,7 +95,7 @@ schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seco
   rates.flops_per_s = rates.fp32.medium;
   measure_memory(seconds, rates);
   comm::barrier(comm);
-  if (comm.world_size() > 1) measure_collectives(threads, comm, rates);
+  if (comm.world_size() > 1) measure_collectives(threads, comm, seconds, rates);
   return rates;
 }
 

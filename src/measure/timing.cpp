@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -55,8 +56,12 @@ Timing timing_of(std::vector<double> seconds) {
   return {at(0.5), at(0.1), at(0.9), std::ssize(seconds)};
 }
 
-std::vector<Timing> time_in_turn(std::span<const std::function<void()>> works, double seconds,
-                                 const kernels::Stream* stream) {
+namespace {
+
+// For as long as goes_on says, of so many rounds, that it does.
+template <class GoesOn>
+std::vector<Timing> time_while(std::span<const std::function<void()>> works, const kernels::Stream* stream,
+                               GoesOn goes_on) {
   std::vector<std::vector<double>> times(works.size());
   Round round(works.size(), stream);
   const auto run = [&] {
@@ -69,14 +74,29 @@ std::vector<Timing> time_in_turn(std::span<const std::function<void()>> works, d
     round.wait();
   };
   run();
-  const auto start = Clock::now();
-  for (int rounds = 0; rounds < 3 || seconds_between(start, Clock::now()) < seconds; ++rounds) {
+  for (int rounds = 0; goes_on(rounds); ++rounds) {
     run();
     for (std::size_t i = 0; i < works.size(); ++i) times[i].push_back(round.seconds(i));
   }
   std::vector<Timing> timings;
   for (auto& of_work : times) timings.push_back(timing_of(std::move(of_work)));
   return timings;
+}
+
+}  // namespace
+
+std::vector<Timing> time_in_turn(std::span<const std::function<void()>> works, double seconds,
+                                 const kernels::Stream* stream) {
+  std::optional<Clock::time_point> start;
+  return time_while(works, stream, [&](int rounds) {
+    if (!start) start = Clock::now();
+    return rounds < 3 || seconds_between(*start, Clock::now()) < seconds;
+  });
+}
+
+std::vector<Timing> time_rounds(std::span<const std::function<void()>> works, int rounds,
+                                const kernels::Stream* stream) {
+  return time_while(works, stream, [&](int done) { return done < rounds; });
 }
 
 double seconds_since_boot() {

@@ -23,6 +23,10 @@ Timing timing_of(std::vector<double> seconds);  // at least one
 std::vector<Timing> time_in_turn(std::span<const std::function<void()>> works, double seconds,
                                  const kernels::Stream* stream);
 
+// The same, so many rounds: as often on all ranks, where works are collectives.
+std::vector<Timing> time_rounds(std::span<const std::function<void()>> works, int rounds,
+                                const kernels::Stream* stream);
+
 // Since the epoch of the system's start, as the start of a process is known by; to 0.01 s.
 double seconds_since_boot();
 double start_of_process();

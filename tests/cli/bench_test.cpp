@@ -95,12 +95,39 @@ TEST_F(Bench, TimesThePartsOfAStepAndTheFloorThatTheyMake) {
   }
 }
 
+TEST_F(Bench, TimesTheCollectivesOfItsRanksBySize) {
+  const ProcessResult result = bench({"comm", "--ranks", "3", "--device", "cpu", "--sizes", "0.25,1", "--precision",
+                                      "no", "--seconds", "0.01", "--output", row_file().string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = nlohmann::json::parse(read_file(row_file()));
+  EXPECT_EQ(json["ranks"], 3);
+  EXPECT_EQ(json["gpus"], 0);
+  ASSERT_EQ(json["rows"].size(), 2u * 3 * 3) << "alone and beside products: three collectives of 1 KiB and two sizes";
+  for (const auto& row : json["rows"]) {
+    EXPECT_EQ(row["dtype"], "float32");
+    EXPECT_EQ(row["bytes"].get<std::int64_t>() % 12, 0) << "three ranks, an element each";
+    const double passes = row["collective"] == "all_reduce" ? 2 : 1;
+    EXPECT_NEAR(row["bus_bytes_per_s"].get<double>() * row["seconds"].get<double>(),
+                passes * row["bytes"].get<double>() * 2 / 3, 1);
+    EXPECT_NE(result.out.find(" " + row["bytes"].dump() + " "), std::string::npos) << result.out;
+  }
+  for (const char* collective : {"all_gather", "reduce_scatter", "all_reduce"}) {
+    EXPECT_GT(json["latency_s"][collective], 1e-9);
+    EXPECT_LT(json["latency_s"][collective], 10);
+    EXPECT_NE(result.out.find(collective), std::string::npos) << result.out;
+  }
+}
+
 TEST_F(Bench, SaysWhatItCannotRun) {
   const ProcessResult unknown = bench({"train", "--model", "llama-2b", "--seq", "32"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_NE(unknown.err.find("TR2019"), std::string::npos) << unknown.err;
   EXPECT_NE(unknown.err.find("llama-1b"), std::string::npos) << unknown.err;
+  EXPECT_EQ(bench({"comm", "--ranks", "1"}).exit_code, 2) << "a rank by itself exchanges nothing";
   if (kernels::num_devices() > 0) return;
+  const ProcessResult comm = bench({"comm", "--device", "cuda"});
+  EXPECT_EQ(comm.exit_code, 3);
+  EXPECT_NE(comm.err.find("TR3064"), std::string::npos) << comm.err;
   const ProcessResult device = train({"--device", "cuda"});
   EXPECT_EQ(device.exit_code, 3);
   EXPECT_NE(device.err.find("TR3064"), std::string::npos) << device.err;

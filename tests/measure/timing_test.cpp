@@ -32,6 +32,13 @@ TEST(Timing, OfWorksInTurnIsEachOnesOwn) {
   EXPECT_LT(timings[0].median, 0.02);
 }
 
+TEST(Timing, RunsSoManyRoundsWhereRanksHaveToAgree) {
+  int times = 0;
+  const std::vector<std::function<void()>> works{[&] { ++times; }};
+  EXPECT_EQ(measure::time_rounds(works, 7, nullptr).front().runs, 7);
+  EXPECT_EQ(times, 8) << "one round that does not count, and seven that do";
+}
+
 TEST(Timing, KnowsWhenTheProcessStarted) {
   const double age = measure::seconds_since_boot() - measure::start_of_process();
   EXPECT_GE(age, -0.02);  // starts are known in ticks of 0.01 s
