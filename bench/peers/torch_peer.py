@@ -38,15 +38,21 @@ def sharded(model, job, a):
     return fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
 
 
+def compiled(module, how):
+    return torch.compile(module, mode="max-autotune-no-cudagraphs" if how.endswith("-autotune") else None)
+
+
 def prepared(model, job, a):
     """The model that a step calls."""
     for i, block in enumerate(model.blocks):
         if a.recompute == "full":
             block = Recomputed(block)
-        model.blocks[i] = torch.compile(block) if a.compile == "block" else block
+        model.blocks[i] = compiled(block, a.compile) if a.compile.startswith("block") else block
+    called = sharded(model, job, a) if a.mode == "fsdp2" else model
+    if a.compile.startswith("model"):
+        called = compiled(called, a.compile)
     if a.mode == "fsdp2":
-        return sharded(model, job, a)
-    called = torch.compile(model) if a.compile == "model" else model
+        return called
     if job.ranks == 1:
         return called
     ids = [job.device.index] if job.has_gpu else None
@@ -54,7 +60,7 @@ def prepared(model, job, a):
 
 
 def main():
-    a = jobs.arguments(__doc__, mode=("ddp", "fsdp2"), compile=("block", "model", "none"), reshard=("yes", "no"),
+    a = jobs.arguments(__doc__, mode=("ddp", "fsdp2"), compile=("block", "model", "block-autotune", "model-autotune", "none"), reshard=("yes", "no"),
                        recompute=("none", "full"), precision=("bf16",))
     job = jobs.Job()
     if job.ranks > 1 or a.mode == "fsdp2":

@@ -2,8 +2,11 @@
 
 usage: bench_scripts_test.py SOURCE_DIR BINARY_DIR
 """
+import contextlib
+import dataclasses
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -79,6 +82,52 @@ echo '{{"system": "peer '$speed'", "micro_batch": 2, "accumulate": 1, "tokens_pe
         self.assertGreater(result["floor_tokens_per_s_per_gpu"], 0)
         self.assertGreater(result["first_step_cold_s"], 0)
 
+    def test_tuning_finds_the_two_fastest_peers_and_says_what_became_of_the_others(self):
+        # In place of Python: the larger the micro-batch the faster, until there is no memory; one takes too long.
+        python = program(self.folder / "python", """#!/bin/sh
+for word; do last=$word; done
+case "$*" in
+  *"--micro-batch 8"*) echo torch.OutOfMemoryError: CUDA out of memory >&2; exit 1;;
+  *"--compile model "*"--micro-batch 1"*) sleep 60 & echo $! > FOLDER/sleeps; wait;;
+  *"--compile model "*"--micro-batch 4"*) speed=42;; *"--micro-batch 4"*) speed=40;; *"--micro-batch 2"*) speed=20;; *) speed=10;;
+esac
+echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gpu": '$speed'}' > $last
+""".replace("FOLDER", str(self.folder)))
+        gpu_train = module("gpu_train")
+        gpu_train.TRIREME, gpu_train.PYTHON = BUILD / "trireme", str(python)
+        gpu_train.ROWS["other"] = gpu_train.Row("tiny", 32, 4, accumulate=2, peers=(gpu_train.DDP,))
+        file = self.folder / "tuned.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(gpu_train.main(["other", "--tune", str(file), "--tune-limit", "2", "--tune-compile", "block", "model"]), 0)
+        tuned = json.loads(file.read_text(encoding="utf-8"))["other"]
+        words = "torch_peer.py --mode ddp --compile {} --micro-batch {} --accumulate {}".format
+        self.assertEqual(tuned["best"], [words("model", 4, 2), words("block", 4, 2)])
+        tried = {one["peer"]: one for one in tuned["tried"]}
+        self.assertEqual(set(tried), {words(how, size, 8 // size) for how in ("block", "model") for size in (1, 2, 4, 8)})
+        self.assertTrue(tried[words("model", 8, 1)]["out_of_memory"])
+        self.assertEqual(tried[words("model", 1, 8)], {"peer": words("model", 1, 8), "failure": "took longer than 2 s", "out_of_memory": False})
+        sleeps = pathlib.Path("/proc", (self.folder / "sleeps").read_text(encoding="ascii").strip(), "stat")
+        self.assertTrue(not sleeps.exists() or ") Z " in sleeps.read_text(encoding="ascii"), "what took too long still runs")
+        # What was found is what a later call measures beside ours.
+        output = self.folder / "rows.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(gpu_train.main(["other", "--tuned", str(file), "--steps", "2", "--warm-up", "1", "--floor", "0.01", "--output",
+                                             str(output)]), 0)
+        row = json.loads(output.read_text(encoding="utf-8"))["rows"][0]
+        self.assertEqual([peer["tokens_per_s_per_gpu"] for peer in row["peers"]], [42, 40])
+
+    def test_tuning_reshards_only_where_there_are_several_and_ends_when_its_time_is_over(self):
+        import tuning
+
+        gpu_train = module("gpu_train")
+        row = gpu_train.Row("tiny", 32, 2, peers=(gpu_train.FSDP2_KEPT, gpu_train.ZERO3))
+        alone, pair = (list(tuning.candidates(dataclasses.replace(row, gpus=gpus))) for gpus in (1, 2))
+        self.assertEqual((len(alone), len(pair)), (2 * 3 + 2 * 3, 2 * 3 * 2 + 2 * 3))
+        self.assertTrue(any("--reshard no" in words for words in pair) and not any("--reshard no" in words for words in alone))
+        result = tuning.tune(row, lambda words: self.fail("it ran"), seconds=-1)
+        self.assertEqual(result["best"], [])
+        self.assertTrue(all("not tried" in one["failure"] for one in result["tried"]))
+
     def test_unknown_rows_are_refused_with_the_known_ones(self):
         done = subprocess.run([sys.executable, "-B", BENCH / "gpu_train", "llama"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 1)
@@ -129,6 +178,22 @@ class Peers(unittest.TestCase):
                    "--warm-up", 1, "--compile", "none", *arguments]
         lines = output_of(*command, env=os.environ | {"OMP_NUM_THREADS": "1"}).splitlines()
         return json.loads(lines[-1])
+
+    def test_they_are_tuned_and_the_best_is_measured_beside_ours(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tuned, output = pathlib.Path(folder, "tuned.json"), pathlib.Path(folder, "rows.json")
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "TRIREME_BUILD": str(BUILD), "TRIREME_PYTHON": str(ORACLE)}
+            train = lambda *more: output_of(sys.executable, "-B", BENCH / "gpu_train", "tiny", *more, env=environment)
+            train("--tune", tuned, "--tune-steps", 2, "--tune-compile", "none", "nonsense")
+            found = json.loads(tuned.read_text(encoding="utf-8"))["tiny"]
+            sizes = {words.partition("--micro-batch ")[2] for words in found["best"]}
+            self.assertEqual(sizes, {"2 --accumulate 1", "1 --accumulate 2"})
+            failures = {one["peer"]: one["failure"] for one in found["tried"] if "failure" in one}
+            self.assertEqual(len(failures), 2)
+            self.assertTrue(all("nonsense" in words and "invalid choice" in failure for words, failure in failures.items()), failures)
+            train("--tuned", tuned, "--steps", 2, "--warm-up", 1, "--floor", 0.01, "--output", output)
+            peers = json.loads(output.read_text(encoding="utf-8"))["rows"][0]["peers"]
+            self.assertEqual({(peer["micro_batch"], peer["accumulate"]) for peer in peers}, {(2, 1), (1, 2)})
 
     def test_they_train_and_write_rows(self):
         for mode in ("ddp", "fsdp2"):
