@@ -31,7 +31,12 @@ it was the first program of its call, cold.
 
 To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
 train`, `gemm`, `attention` (each has `--help`). For a machine without a compiler `bench/gpu_pack FOLDER` makes a folder to carry, and
-`FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it.
+`FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it. `trireme bench comm` times the collectives of
+training, and `bench/exercise_zero3` puts a model of 1.5 billion parameters through ZeRO-3 on two cards: memory, speed beside DDP and
+DeepSpeed, a checkpoint, SIGKILL, and the same bits after it.
+
+**Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
+doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.
 """
 NOTHING = "Nothing has been measured yet.\n"
 
@@ -97,6 +102,23 @@ def work_rows(bench):
     return lines.values()
 
 
+def comm_rows(bench):
+    """A line a collective and size: alone and beside matrix products."""
+    lines = {}
+    for row in bench["rows"]:
+        line = lines.setdefault((row["collective"], row["bytes"]), {"ranks": bench["ranks"], "collective": row["collective"],
+                                                                    "dtype": row["dtype"], "bytes": row["bytes"]})
+        where = "beside products" if row["beside_products"] else "alone"
+        line |= {f"us {where}": f"{row['seconds'] * 1e6:.1f}", f"bus GB/s {where}": f"{row['bus_bytes_per_s'] / 1e9:.2f}"}
+    return lines.values()
+
+
+def check_rows(bench):
+    for check in bench["checks"]:
+        yield {"model": bench["model"], "GPUs": bench["gpus"], "check": check["check"], "": "PASS" if check["passed"] else "FAIL",
+               "found": check["words"]}
+
+
 def test_rows(result):
     for binary, counts in result.get("tests", {}).items():
         yield {"tests": binary, "passed": counts["passed"], "failed": counts["failed"], "skipped": counts["skipped"]}
@@ -114,7 +136,7 @@ def collected(files):
         card["from"].append(f"`{file.name}` (driver {result['driver']}, commit {result['commit']})")
         card["tests"] |= {row["tests"]: row for row in test_rows(result)}
         for bench in result.get("bench", ()):
-            if "failure" not in bench:
+            if "failure" not in bench or "checks" in bench:
                 card["bench"][bench["bench"]] = bench
     return cards
 
@@ -130,6 +152,8 @@ def section(name, card):
         "Peers": [line for row in training for line in peer_rows(row)],
         "Matrix products, bf16": [line for bench in named(card, "gemm") for line in work_rows(bench)],
         "Attention, bf16, causal": [line for bench in named(card, "attention") for line in work_rows(bench)],
+        "Collectives": [line for bench in named(card, "comm") for line in comm_rows(bench)],
+        "ZeRO-3": [line for bench in named(card, "exercise") for line in check_rows(bench)],
         "Kernels": [row for bench in named(card, "kernels") for row in bench["rows"]],
         "Tests": list(card["tests"].values()),
     }

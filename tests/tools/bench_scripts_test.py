@@ -10,10 +10,12 @@ import io
 import json
 import os
 import pathlib
+import re
 import stat
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 SOURCE, BUILD = map(pathlib.Path, sys.argv[1:3])
@@ -133,6 +135,56 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         self.assertEqual(done.returncode, 1)
         self.assertIn("llama-1b", done.stderr)
 
+    def exercise(self, *more):
+        """bench/exercise_zero3 with a model of no size on two ranks of the CPU: its exit code, {check: line}, and JSON."""
+        output = self.folder / "exercise.json"
+        command = [sys.executable, "-B", BENCH / "exercise_zero3", "--device", "cpu", "--model", "tiny", "--seq", "32", "--micro-batch", "2",
+                   "--fit-micro-batch", "2", "--steps", "3", "--warm-up", "1", "--folder", self.folder, "--output", output, *more]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                              env=os.environ | {"TRIREME_BUILD": str(BUILD)})
+        self.assertEqual(done.stderr, "")
+        lines = [re.fullmatch(r"(PASS|FAIL) ([^:]*): (.*)", line, re.DOTALL).groups() for line in done.stdout.splitlines()]
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["exercise.json"])
+        return done.returncode, {check: (how, words) for how, check, words in lines}, json.loads(output.read_text(encoding="utf-8"))
+
+    def test_the_exercise_of_zero3_passes_with_the_same_bits_after_a_kill(self):
+        code, lines, result = self.exercise("--run-steps", 400, "--save-interval", 20, "--limit-gb", 4)
+        self.assertEqual([how for how, _ in lines.values()], ["PASS"] * 6, lines)
+        self.assertEqual((code, result["passed"], len(result["checks"])), (0, True, 6))
+        self.assertIn("no DeepSpeed on the CPU", lines["tokens/s"][1])
+        self.assertRegex(lines["is killed"][1], "3 processes, after step [0-9]+ of 400")
+        self.assertIn("400 losses", lines["reloads bit-equal"][1])
+
+    def test_the_exercise_of_zero3_fails_where_it_does_not_fit_is_slow_or_ends_before_it_is_killed(self):
+        code, lines, result = self.exercise("--run-steps", 4, "--save-interval", 4, "--limit-gb", 0.001, "--least-of-ddp", 1000)
+        failed = ["fits", "tokens/s", "is killed", "reloads bit-equal"]
+        self.assertEqual([check for check, (how, _) in lines.items() if how == "FAIL"], failed, lines)
+        self.assertEqual([check["check"] for check in result["checks"] if not check["passed"]], failed)
+        self.assertEqual((code, result["passed"]), (1, False))
+        self.assertIn("limit 0.001", lines["fits"][1])
+        self.assertIn("less than 1000 of DDP", lines["tokens/s"][1])
+
+    def test_a_run_with_other_bits_is_not_the_same(self):
+        exercise = module("exercise_zero3")
+        options = types.SimpleNamespace(model="tiny", seq=32, micro_batch=2, gpus=2)
+        tried = exercise.Exercise(options, self.folder)
+        (self.folder / "a").mkdir()
+        record = lambda step, loss: json.dumps({"step": step, "loss": loss}) + "\n"
+        metrics = self.folder / "a/metrics.jsonl"
+        metrics.write_text(record(1, 5.5) + record(2, 5.25) + record(2, 5.25) + '{"step": 3, "lo', encoding="utf-8")
+        self.assertEqual(tried.losses("a"), {1: 5.5, 2: 5.25})
+        metrics.write_text(record(1, 5.5) + record(2, 5.25) + record(2, 5.125), encoding="utf-8")
+        self.assertEqual(tried.losses("a"), {1: 5.5, 2: None})
+
+        def digest(run, data):
+            header = json.dumps({"__metadata__": {"run_id": run}, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+            file = self.folder / "x.safetensors"
+            file.write_bytes(len(header).to_bytes(8, "little") + header + data)
+            return exercise.digest(file)
+
+        self.assertEqual(digest("one", b"1234"), digest("other", b"1234"))
+        self.assertNotEqual(digest("one", b"1234"), digest("one", b"1235"))
+
     def test_tests_are_counted_from_their_report(self):
         gpu_suite = module("gpu_suite")
         test = lambda name, result, **more: {"name": name, "status": "RUN", "result": result, **more}
@@ -158,6 +210,7 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         output_of(sys.executable, "-B", BENCH / "gpu_pack", packed, "--build", BUILD)
         said = output_of(sys.executable, "-B", packed / "bench/gpu_suite", packed, "--output", result, "--tests", "^DeviceBias",
                          "--only", "^none")
+        output_of(sys.executable, "-B", packed / "bench/exercise_zero3", "--help")
         written = json.loads(result.read_text(encoding="utf-8"))
         counts = written["tests"]["trireme_device_tests"]
         self.assertEqual(counts["failed"], 0)
@@ -231,6 +284,16 @@ class Page(unittest.TestCase):
         for cell in ("50.0k (49.0k-51.0k)", "| 62.5k | 0.800 |", "torch ddp: 40.0k | 1.250 |", "0.415 of 989.4 TFLOP/s",
                      "| 32.0 | 2.0 / 9.0 |"):
             self.assertIn(cell, page)
+
+    def test_collectives_and_the_exercise_stand_beside_each_other(self):
+        row = {"collective": "all_gather", "dtype": "bfloat16", "bytes": 2**20, "seconds": 1e-4, "bus_bytes_per_s": 5e9}
+        comm = {"bench": "comm", "ranks": 2, "rows": [row | {"beside_products": False},
+                                                      row | {"beside_products": True, "seconds": 2e-4, "bus_bytes_per_s": 2.5e9}]}
+        check = {"check": "fits", "passed": False, "words": "at most 13.1 GB"}
+        exercise = {"bench": "exercise zero3", "model": "gpt2-xl", "gpus": 2, "checks": [check], "failure": "FAIL fits"}
+        page = self.page(a=self.result() | {"bench": [comm, exercise]})
+        self.assertIn("| 2 | all_gather | bfloat16 | 1048576 | 100.0 | 5.00 | 200.0 | 2.50 |", page)
+        self.assertIn("| gpt2-xl | 2 | fits | FAIL | at most 13.1 GB |", page)
 
     def test_cards_stand_apart_and_later_files_count(self):
         page = self.page(a=self.result(), b=self.result(tokens_per_s_per_gpu=55000.0), c=self.result(card="NVIDIA H100 80GB HBM3"))
