@@ -32,6 +32,14 @@ std::int64_t cache_bytes(const Chain& chain, std::int64_t tokens) {
   return bytes;
 }
 
+std::vector<std::byte*> places_in(const Chain& chain, std::span<const SequenceCache* const> caches) {
+  std::vector<std::byte*> places;
+  for (std::size_t u = 0; u < chain.units.size(); ++u) {
+    for (const SequenceCache* cache : caches) places.push_back(cache->of_unit(u));
+  }
+  return places;
+}
+
 std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
   std::int64_t workspace = chain.units.back()->describe(Phase::backward, shape).workspace_bytes;  // the loss
   for (const auto& unit : chain.units) {
@@ -42,24 +50,24 @@ std::int64_t forward_bytes(const Chain& chain, const BatchShape& shape) {
 }
 
 HeadInput forward_to_head(const Chain& chain, const Batch& batch, std::span<const std::vector<Tensor>> parameters,
-                          std::byte* memory, std::span<const SequenceCache* const> caches) {
+                          std::byte* memory) {
   return forward_to_head(
-      chain, batch, [&](std::size_t unit) { return parameters[unit]; }, memory, caches);
+      chain, batch, [&](std::size_t unit) { return parameters[unit]; }, memory);
 }
 
-HeadInput forward_to_head(const Chain& chain, const Batch& batch, const ParametersOf& parameters_of, std::byte* memory,
-                          std::span<const SequenceCache* const> caches) {
+HeadInput forward_to_head(const Chain& chain, const Batch& batch, const ParametersOf& parameters_of,
+                          std::byte* memory) {
   const std::int64_t boundary = largest_boundary(chain, batch.shape);
   for (const auto& unit : chain.units) unit->check(batch.on_host());
   HeadInput result;
-  std::vector<std::byte*> of_rows(caches.size());
   result.workspace = memory + 2 * boundary;
   for (std::size_t u = 0; u + 1 < chain.units.size(); ++u) {
     std::byte* place = memory + static_cast<std::int64_t>(u % 2) * boundary;
     std::vector<Tensor> output = boundary_views(chain.units[u]->output(batch.shape), place);
-    for (std::size_t b = 0; b < caches.size(); ++b) of_rows[b] = caches[b]->of_unit(u);
+    std::byte* const* caches =
+        batch.caches == nullptr ? nullptr : batch.caches + static_cast<std::int64_t>(u) * batch.shape.batch;
     const std::vector<Tensor> parameters = parameters_of(u);
-    chain.units[u]->forward({batch, parameters, result.boundary, output, nullptr, result.workspace, of_rows});
+    chain.units[u]->forward({batch, parameters, result.boundary, output, nullptr, result.workspace, caches});
     result.boundary = std::move(output);
   }
   return result;

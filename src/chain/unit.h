@@ -21,8 +21,8 @@ struct BatchShape {
   std::int64_t tokens() const { return batch * sequence; }
 };
 
-// One micro-batch's side inputs, which reach every unit. All are [B, T] int32, owned by the loader, where the units
-// run.
+// One micro-batch's side inputs, which reach every unit. All are [B, T] int32 but those that say otherwise, owned by
+// the loader, where the units run.
 struct Batch {
   BatchShape shape;
   const std::int32_t* ids = nullptr;        // 0 .. V-1
@@ -35,6 +35,8 @@ struct Batch {
   // [B] generation: tokens that each row's sequence has before these, at most shape.past. nullptr: none, rows are whole
   // sequences.
   const std::int32_t* past = nullptr;
+  // [U, B] with a past: what the chain's unit u keeps of row b's sequence is at caches[u * B + b].
+  std::byte* const* caches = nullptr;
   // Where the arrays are a device's: the same batch in memory of the host.
   const Batch* host = nullptr;
   const Batch& on_host() const { return host == nullptr ? *this : *host; }
@@ -90,7 +92,7 @@ struct ForwardArguments {
   std::byte* saved = nullptr;          // nullptr: nothing is kept; workspace has saved_bytes more
   std::byte* workspace = nullptr;
   // [B] with batch.past only: what this unit keeps of each row's sequence. Read, and gets the new tokens' part.
-  std::span<std::byte* const> caches = {};
+  std::byte* const* caches = nullptr;
 };
 
 struct BackwardArguments {

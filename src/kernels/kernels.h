@@ -8,6 +8,7 @@
 // double; Acc is double for double, float for the others. Sums are taken in Acc, with a fixed number of lanes. Levels
 // need not give the same bits: baseline has no fused multiply-add.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -107,10 +108,10 @@ struct Table {
   // to T.
   void (*attention_forward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,
                             const std::int32_t* starts, T* out, Acc* lse, void* workspace);
-  // The same for sequences whose rows go on where earlier ones ended: t is position past[b] + t, and the keys and
-  // values of positions 0 .. past[b] + T - 1 are the rows [K*D | K*D] of key_values[b]. Of qkv only the queries are
-  // read. starts are positions of the sequence. past[b] <= shape.past.
-  void (*attention_cached)(const AttentionShape& shape, const T* qkv, const T* const* key_values,
+  // The same for sequences whose rows go on where earlier ones ended: t is position past[b] + t. key_values[b] are T's
+  // rows [K*D | K*D] of the sequence's positions: those of 0 .. past[b] - 1 are there, the T further ones are written.
+  // starts are positions of the sequence. past[b] <= shape.past.
+  void (*attention_cached)(const AttentionShape& shape, const T* qkv, std::byte* const* key_values,
                            const std::int32_t* past, const std::int32_t* starts, T* out, Acc* lse, void* workspace);
   // dqkv is overwritten.
   void (*attention_backward)(const AttentionShape& shape, const Dropout& dropout, const T* qkv,

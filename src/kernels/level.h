@@ -46,7 +46,7 @@ template <class T>
 void attention_forward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,
                        T* out, typename AccumulatorOf<T>::type* lse, void* workspace);
 template <class T>
-void attention_cached(const AttentionShape& shape, const T* qkv, const T* const* key_values, const std::int32_t* past,
+void attention_cached(const AttentionShape& shape, const T* qkv, std::byte* const* key_values, const std::int32_t* past,
                       const std::int32_t* starts, T* out, typename AccumulatorOf<T>::type* lse, void* workspace);
 template <class T>
 void attention_backward(const AttentionShape& shape, const Dropout& dropout, const T* qkv, const std::int32_t* starts,

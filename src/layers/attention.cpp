@@ -26,15 +26,13 @@ void attention_forward(const AttentionShape& s, const kernels::Dropout& dropout,
   });
 }
 
-void attention_cached(const AttentionShape& s, const Tensor& qkv, std::span<std::byte* const> key_values,
+void attention_cached(const AttentionShape& s, const Tensor& qkv, std::byte* const* key_values,
                       const std::int32_t* past, const std::int32_t* starts, const Tensor& out, const Tensor& lse,
                       const Tensor& workspace) {
   check_workspace(s, qkv.dtype, Phase::forward, workspace);
   dispatch(qkv.dtype, [&]<class T>(T) {
     using Acc = typename kernels::AccumulatorOf<T>::type;
-    std::vector<const T*> rows;
-    for (const std::byte* cache : key_values) rows.push_back(reinterpret_cast<const T*>(cache));
-    kernels::table<T>().attention_cached(s, qkv.as<T>(), rows.data(), past, starts, out.as<T>(), lse.as<Acc>(),
+    kernels::table<T>().attention_cached(s, qkv.as<T>(), key_values, past, starts, out.as<T>(), lse.as<Acc>(),
                                          workspace.data);
   });
 }

@@ -11,9 +11,9 @@ using kernels::AttentionShape;
 // of attention_workspace_bytes for at least as many threads as the calling thread has.
 void attention_forward(const AttentionShape& shape, const kernels::Dropout& dropout, const Tensor& qkv,
                        const std::int32_t* starts, const Tensor& out, const Tensor& lse, const Tensor& workspace);
-// Without a backward to follow, for rows that go on: key_values[b] are the rows [K*D | K*D] of sequence b's positions,
-// these T ones included, after the past[b] before them.
-void attention_cached(const AttentionShape& shape, const Tensor& qkv, std::span<std::byte* const> key_values,
+// Without a backward to follow, for rows that go on: key_values[b] has the rows [K*D | K*D] of sequence b's past[b]
+// earlier positions, and gets those of these T ones.
+void attention_cached(const AttentionShape& shape, const Tensor& qkv, std::byte* const* key_values,
                       const std::int32_t* past, const std::int32_t* starts, const Tensor& out, const Tensor& lse,
                       const Tensor& workspace);
 void attention_backward(const AttentionShape& shape, const kernels::Dropout& dropout, const Tensor& qkv,

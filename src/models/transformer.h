@@ -132,7 +132,7 @@ class TransformerBlock final : public TransformerUnit {
   bool has_head_norms() const { return static_cast<bool>(block_.query_norm); }
 
   Tensor turn_heads(const Pass& pass, const Saved& saved, const Workspace& w) const;
-  void attend(const Pass& pass, const Tensor& qkv, std::span<std::byte* const> caches, const Saved& saved,
+  void attend(const Pass& pass, const Tensor& qkv, std::byte* const* caches, const Saved& saved,
               const Workspace& w) const;
   const std::int32_t* starts_of(const Batch& batch, const Workspace& w) const;
   void add_branch(const Pass& pass, const Workspace& w, const Branch& branch, const Tensor& residual,

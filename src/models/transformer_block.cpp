@@ -159,21 +159,16 @@ std::int64_t TransformerBlock::cache_bytes(std::int64_t tokens) const {
   return tokens * 2 * facts_.K * facts_.D * size_of(facts_.dtype);
 }
 
-void TransformerBlock::attend(const Pass& pass, const Tensor& qkv, std::span<std::byte* const> caches,
-                              const Saved& saved, const Workspace& w) const {
+void TransformerBlock::attend(const Pass& pass, const Tensor& qkv, std::byte* const* caches, const Saved& saved,
+                              const Workspace& w) const {
   const Batch& batch = pass.batch;
   if (batch.past == nullptr) {
     attention_forward(pass.shape, dropout_of(batch, facts_.attention_dropout, attention_stream_), qkv,
                       starts_of(batch, w), saved.attention, saved.lse, w.attention);
     return;
   }
-  TRIREME_CHECK(std::ssize(caches) == batch.shape.batch && batch.dropout_keys == nullptr,
+  TRIREME_CHECK(caches != nullptr && batch.dropout_keys == nullptr,
                 "a batch with a past has a cache for each row, and drops nothing");
-  const std::int64_t kept = cache_bytes(1), row = qkv.bytes() / pass.N;
-  for (std::int64_t n = 0; n < pass.N; ++n) {
-    kernels::copy(caches[n / batch.shape.sequence] + place_in_sequence(batch, n) * kept,
-                  static_cast<const std::byte*>(qkv.data) + (n + 1) * row - kept, kept);
-  }
   attention_cached(pass.shape, qkv, caches, batch.past, starts_of(batch, w), saved.attention, saved.lse, w.attention);
 }
 

@@ -205,7 +205,9 @@ class Generator::Run {
     }
     Batch batch{shape_of(B, T), ids.data(), labels.data(), positions.data(), starts.data()};
     batch.past = past.data();
-    const HeadInput head = forward_to_head(chain_, batch, text_.model.parameters, memory_.at(0), caches);
+    const std::vector<std::byte*> places = places_in(chain_, caches);
+    batch.caches = places.data();
+    const HeadInput head = forward_to_head(chain_, batch, text_.model.parameters, memory_.at(0));
     if (!draws) return;
     const auto vocabulary = static_cast<std::size_t>(chain_.vocabulary);
     std::vector<float> logits(static_cast<std::size_t>(B) * vocabulary);

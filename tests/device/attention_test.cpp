@@ -216,27 +216,33 @@ void compare_cached(std::int64_t new_rows, std::int64_t D, Numbers& numbers) {
   const Result<T> all = on_device(c, 0);
   const std::vector<std::int32_t> past{static_cast<std::int32_t>(S - new_rows), 17};
   const std::int64_t width = whole.qkv_width(), kept = 2 * K * D, wide = H * D;
-  std::vector<T> caches[2], queries, expected;
+  const T nan(std::numeric_limits<float>::quiet_NaN());
+  std::vector<T> caches[2], filled[2], rows, expected;
   std::vector<std::int32_t> starts;
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t t = 0; t < past[b] + new_rows; ++t) {
       const T* row = &c.qkv[(b * S + t) * width];
-      caches[b].insert(caches[b].end(), row + wide, row + wide + kept);
+      filled[b].insert(filled[b].end(), row + wide, row + wide + kept);
       if (t < past[b]) continue;
-      queries.insert(queries.end(), row, row + wide);
-      queries.insert(queries.end(), kept, T(std::numeric_limits<float>::quiet_NaN()));  // not read
+      rows.insert(rows.end(), row, row + width);
       starts.push_back(c.starts[b * S + t]);
       expected.insert(expected.end(), &all.out[(b * S + t) * wide], &all.out[(b * S + t) * wide] + wide);
     }
+    caches[b].assign(filled[b].begin(), filled[b].begin() + past[b] * kept);
+    caches[b].resize(filled[b].size() + kept, nan);  // a position more, which stays as it is
+    filled[b].resize(caches[b].size(), nan);
   }
   const DeviceArray<T> first(caches[0]), second(caches[1]), out(2 * new_rows * wide);
-  const DeviceArray<const T*> key_values(std::vector<const T*>{first.data(), second.data()});
+  const DeviceArray<std::byte*> key_values(
+      std::vector<std::byte*>{reinterpret_cast<std::byte*>(first.data()), reinterpret_cast<std::byte*>(second.data())});
   const DeviceArray<float> lse(2 * H * new_rows);
-  const DeviceArray<T> on_queries(queries);
+  const DeviceArray<T> on_rows(rows);
   const DeviceArray<std::int32_t> on_past(past), on_starts(starts);
-  table<T>().attention_cached(last, on_queries, key_values, on_past, on_starts, out, lse, nullptr);
+  table<T>().attention_cached(last, on_rows, key_values, on_past, on_starts, out, lse, nullptr);
   expect_close(out.host(), expected, kTolerance<T>);
   for (const float value : lse.host()) ASSERT_FALSE(std::isnan(value));
+  EXPECT_TRUE(same_bits(first.host(), filled[0]));
+  EXPECT_TRUE(same_bits(second.host(), filled[1]));
 }
 
 TEST_F(DeviceAttention, WithACacheIsThatOfTheWholeSequence) {

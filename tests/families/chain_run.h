@@ -80,7 +80,9 @@ class ChainRun {
       }
       Batch batch{{std::ssize(rows), count, T - count}, new_ids.data(), labels.data(), positions.data(), starts.data()};
       batch.past = past.data();
-      const HeadInput head = forward_to_head(chain_, batch, views_, work.data(), of_rows);
+      const std::vector<std::byte*> places = places_in(chain_, of_rows);
+      batch.caches = places.data();
+      const HeadInput head = forward_to_head(chain_, batch, views_, work.data());
       const std::vector<std::int64_t> last(rows.size(), count - 1);
       chain_.units.back()->logits({batch, views_.back(), head.boundary, {}, nullptr, head.workspace}, last,
                                   some.data());

@@ -193,25 +193,29 @@ void expect_attention_of_the_whole_sequence(Level level, Numbers& numbers, doubl
                                        static_cast<std::int32_t>(numbers.below(S - T_new + 1))};
   std::vector<std::int32_t> starts(2 * S), last_starts(2 * T_new);
   for (std::int64_t n = 0; n < 2 * S; ++n) starts[n] = static_cast<std::int32_t>(std::max<std::int64_t>(n % S - 50, 0));
-  std::vector<T> out(2 * S * H * D), last_out(2 * T_new * H * D), queries(2 * T_new * width);
+  std::vector<T> out(2 * S * H * D), last_out(2 * T_new * H * D), last_rows(2 * T_new * width);
   std::vector<Acc> lse(2 * H * S), last_lse(2 * H * T_new);
   std::vector<char> workspace(attention_workspace({.T = S, .D = D}, dtype_of<T>, false, num_threads()));
   table<T>(level).attention_forward(whole, {}, qkv.data(), starts.data(), out.data(), lse.data(), workspace.data());
-  std::vector<std::vector<T>> caches(2);
+  std::vector<std::vector<T>> caches(2), filled(2);
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t t = 0; t < past[b] + T_new; ++t) {
       const T* row = &qkv[(b * S + t) * width];
-      caches[b].insert(caches[b].end(), row + width - kept, row + width);
+      filled[b].insert(filled[b].end(), row + width - kept, row + width);
     }
+    caches[b].assign(filled[b].begin(), filled[b].begin() + past[b] * kept);
+    caches[b].resize(filled[b].size());
     for (std::int64_t t = 0; t < T_new; ++t) {
-      std::copy_n(&qkv[(b * S + past[b] + t) * width], H * D, &queries[(b * T_new + t) * width]);
+      std::copy_n(&qkv[(b * S + past[b] + t) * width], width, &last_rows[(b * T_new + t) * width]);
       last_starts[b * T_new + t] = starts[b * S + past[b] + t];
     }
   }
-  const T* key_values[2] = {caches[0].data(), caches[1].data()};
-  table<T>(level).attention_cached(last, queries.data(), key_values, past.data(), last_starts.data(), last_out.data(),
+  std::byte* const key_values[2] = {reinterpret_cast<std::byte*>(caches[0].data()),
+                                    reinterpret_cast<std::byte*>(caches[1].data())};
+  table<T>(level).attention_cached(last, last_rows.data(), key_values, past.data(), last_starts.data(), last_out.data(),
                                    last_lse.data(), workspace.data());
   for (std::int64_t b = 0; b < 2; ++b) {
+    EXPECT_TRUE(same_bits(caches[b], filled[b])) << "row " << b;
     for (std::int64_t i = 0; i < T_new * H * D; ++i) {
       ASSERT_NEAR(static_cast<double>(last_out[b * T_new * H * D + i]),
                   static_cast<double>(out[(b * S + past[b]) * H * D + i]), tolerance)

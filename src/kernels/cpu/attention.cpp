@@ -307,14 +307,19 @@ void attention_forward(const AttentionShape& shape, const Dropout& dropout, cons
 }
 
 template <class T>
-void attention_cached(const AttentionShape& shape, const T* qkv, const T* const* key_values, const int32_t* past,
+void attention_cached(const AttentionShape& shape, const T* qkv, std::byte* const* key_values, const int32_t* past,
                       const int32_t* starts, T* out, Acc<T>* lse, void* workspace) {
   const Shape s{shape};
+  const int64_t kept = 2 * s.K * s.D;
+  for (int64_t n = 0; n < s.B * s.T; ++n) {
+    T* cache = reinterpret_cast<T*>(key_values[n / s.T]);
+    memcpy(cache + (past[n / s.T] + n % s.T) * kept, qkv + (n + 1) * s.stride() - kept, kept * sizeof(T));
+  }
   parallel_blocks(s, [=](int64_t block, int64_t h, int64_t b) {
-    const T* k = key_values[b] + h / (s.H / s.K) * s.D;
+    const T* k = reinterpret_cast<const T*>(key_values[b]) + h / (s.H / s.K) * s.D;
     const Scratch<T> scratch = scratch_of_thread<T>(workspace, s, false);
     const Rows r = rows_of_block(block, past[b], s, starts + b * s.T);
-    forward_block(s, r, qkv + b * s.T * s.stride() + h * s.D, {k, k + s.K * s.D, 2 * s.K * s.D}, starts + b * s.T,
+    forward_block(s, r, qkv + b * s.T * s.stride() + h * s.D, {k, k + s.K * s.D, kept}, starts + b * s.T,
                   dropout_row<T>(s, nullptr, h, scratch), out + (b * s.T * s.H + h) * s.D, lse + (b * s.H + h) * s.T,
                   scratch);
   });
@@ -352,12 +357,12 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
   });
 }
 
-#define TRIREME_INSTANCES(T)                                                                                           \
-  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const int32_t*, T*, Acc<T>*,        \
-                                  void*);                                                                              \
-  template void attention_cached(const AttentionShape&, const T*, const T* const*, const int32_t*, const int32_t*, T*, \
-                                 Acc<T>*, void*);                                                                      \
-  template void attention_backward(const AttentionShape&, const Dropout&, const T*, const int32_t*, const T*,          \
+#define TRIREME_INSTANCES(T)                                                                                         \
+  template void attention_forward(const AttentionShape&, const Dropout&, const T*, const int32_t*, T*, Acc<T>*,      \
+                                  void*);                                                                            \
+  template void attention_cached(const AttentionShape&, const T*, std::byte* const*, const int32_t*, const int32_t*, \
+                                 T*, Acc<T>*, void*);                                                                \
+  template void attention_backward(const AttentionShape&, const Dropout&, const T*, const int32_t*, const T*,        \
                                    const Acc<T>*, const T*, T*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

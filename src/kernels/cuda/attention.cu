@@ -111,6 +111,22 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(const __grid_cons
   out.store(f.output(b, h), begin, s.T, D);
 }
 
+// A block a row: its keys and values go to their place in the sequence's cache.
+template <class N>
+__global__ void append_kernel(const __grid_constant__ Forward<N> f) {
+  const std::int64_t n = blockIdx.x, b = n / f.s.T, kept = 2 * f.s.K * f.s.D;
+  const N* from = f.qkv + (n + 1) * f.s.qkv_width() - kept;
+  N* to = reinterpret_cast<N*>(f.key_values[b]) + (f.past[b] + n % f.s.T) * kept;
+  for (std::int64_t i = threadIdx.x; i < kept; i += blockDim.x) to[i] = from[i];
+}
+
+template <class N>
+void append(const Forward<N>& f) {
+  if (f.s.B * f.s.T == 0) return;
+  append_kernel<<<static_cast<unsigned>(f.s.B * f.s.T), 256, 0, current().stream>>>(f);
+  TRIREME_CUDA_LAUNCHED("attention_cached");
+}
+
 template <class N>
 void run(const Forward<N>& f) {
   if (f.s.B == 0 || f.s.T == 0) return;
@@ -140,17 +156,19 @@ void attention_forward(const AttentionShape& shape, const Dropout& dropout, cons
 }
 
 template <class T>
-void attention_cached(const AttentionShape& shape, const T* qkv, const T* const* key_values, const std::int32_t* past,
+void attention_cached(const AttentionShape& shape, const T* qkv, std::byte* const* key_values, const std::int32_t* past,
                       const std::int32_t* starts, T* out, Acc<T>* lse, void* /*workspace*/) {
-  run<Native<T>>({shape, Scores(shape), DropoutRule({}), native(qkv),
-                  reinterpret_cast<const Native<T>* const*>(key_values), past, starts, native(out), lse,
-                  heads_are_aligned(shape.D, {native(qkv)})});
+  const Forward<Native<T>> f{
+      shape, Scores(shape), DropoutRule({}), native(qkv), key_values,
+      past,  starts,        native(out),     lse,         heads_are_aligned(shape.D, {native(qkv)})};
+  append(f);
+  run(f);
 }
 
 #define TRIREME_INSTANCES(T)                                                                                         \
   template void attention_forward(const AttentionShape&, const Dropout&, const T*, const std::int32_t*, T*, Acc<T>*, \
                                   void*);                                                                            \
-  template void attention_cached(const AttentionShape&, const T*, const T* const*, const std::int32_t*,              \
+  template void attention_cached(const AttentionShape&, const T*, std::byte* const*, const std::int32_t*,            \
                                  const std::int32_t*, T*, Acc<T>*, void*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)

@@ -43,7 +43,7 @@ struct Forward {
   Scores scores;
   DropoutRule dropout;
   const N* qkv;
-  const N* const* key_values;  // null: those of qkv
+  std::byte* const* key_values;  // null: keys and values are those of qkv
   const std::int32_t *past, *starts;
   N* out;
   float* lse;
@@ -54,7 +54,7 @@ struct Forward {
   }
   // The values lie K * D elements behind.
   __device__ Matrix<const N> keys(std::int64_t b, std::int64_t kv) const {
-    if (key_values != nullptr) return {key_values[b] + kv * s.D, 2 * s.K * s.D};
+    if (key_values != nullptr) return {reinterpret_cast<const N*>(key_values[b]) + kv * s.D, 2 * s.K * s.D};
     return queries(b, s.H + kv);
   }
   __device__ Matrix<N> output(std::int64_t b, std::int64_t h) const {
