@@ -183,6 +183,7 @@ class Engine {
   struct OnDevice;  // what it has beside plan and state where it runs on a device
   void move_to_device();
   void run_on_device(std::size_t program, std::span<schedule::Span> record);
+  void upload_batches();
   void finish_step_on_device();
   void report_of_device();
   void record_report();

@@ -1,5 +1,4 @@
 // An engine on a device: the same programs, issued to streams. The host waits once a step, for what is reported.
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -7,10 +6,6 @@
 
 namespace trireme::engine {
 namespace {
-
-std::int64_t whole_lines(std::int64_t bytes) {
-  return (bytes + 255) / 256 * 256;
-}
 
 // What is not there yet, at plan time and in words.
 void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
@@ -34,11 +29,7 @@ void Engine::move_to_device() {
   device_->numbers_on_host = Memory(bytes, MemoryKind::pinned);
   numbers_ = reinterpret_cast<Numbers*>(device_->numbers.at(0));
   losses_ = reinterpret_cast<double*>(device_->numbers.at(sizeof(Numbers)));
-  const BatchShape& shape = options_.micro_batch;
-  device_->round_bytes = 4 * whole_lines(shape.tokens() * static_cast<std::int64_t>(sizeof(std::int32_t))) +
-                         whole_lines(shape.batch * static_cast<std::int64_t>(sizeof(std::uint64_t)));
-  device_->arrays = Memory(rounds * device_->round_bytes, MemoryKind::device);
-  device_->arrays_on_host = Memory(rounds * device_->round_bytes, MemoryKind::pinned);
+  device_->arrays = BatchArrays(options_.micro_batch, rounds, 0, MemoryKind::device);
   device_->batches.resize(static_cast<std::size_t>(rounds));
   std::function<void()> check;
   if (comm_.world_size() > 1) {
@@ -90,43 +81,23 @@ void Engine::leave_device() noexcept {
   }
 }
 
-Batch Engine::OnDevice::upload(const Batch& batch, std::size_t round) const {
-  Batch there = batch;
-  there.host = &batch;
-  std::int64_t offset = static_cast<std::int64_t>(round) * round_bytes;
-  const std::int64_t first = offset;
-  const auto place = [&]<class T>(const T*& array, std::int64_t count) {
-    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
-    if (array != nullptr) {
-      std::memcpy(arrays_on_host.at(offset), array, static_cast<std::size_t>(bytes));
-      array = reinterpret_cast<const T*>(arrays.at(offset));
-    }
-    offset += whole_lines(bytes);
-  };
-  place(there.ids, batch.shape.tokens());
-  place(there.labels, batch.shape.tokens());
-  place(there.positions, batch.shape.tokens());
-  const std::int32_t* end = batch.starts + batch.shape.tokens();
-  if (std::all_of(batch.starts, end, [](std::int32_t start) { return start == 0; })) there.starts = nullptr;
-  place(there.starts, batch.shape.tokens());
-  place(there.dropout_keys, batch.shape.batch);
-  const kernels::OnStream on(executor->stream(schedule::Lane::compute));
-  kernels::copy(arrays.at(first), arrays_on_host.at(first), offset - first);
-  return there;
-}
-
 void Engine::run_on_device(std::size_t program, std::span<schedule::Span> record) {
   try {
     kernels::use_device(options_.device);
     const bool is_step = plan_.programs[program].pass != schedule::Pass::drain;
-    for (std::size_t k = 0; is_step && k < batches_.size(); ++k) {
-      if (batches_[k].shape.batch > 0) device_->batches[k] = device_->upload(batches_[k], k);
-    }
+    if (is_step) upload_batches();
     device_->executor->run(static_cast<int>(program), record);
     if (is_step) finish_step_on_device();
   } catch (...) {
     free_peers();
     throw;
+  }
+}
+
+void Engine::upload_batches() {
+  const kernels::OnStream on(device_->executor->stream(schedule::Lane::compute));
+  for (std::size_t k = 0; k < batches_.size(); ++k) {
+    if (batches_[k].shape.batch > 0) device_->batches[k] = device_->arrays.upload(batches_[k], k);
   }
 }
 
@@ -197,7 +168,7 @@ LossResult Engine::evaluate_on_device(const Batch* batch) {
     if (batch == nullptr) {
       gather_for_others();
     } else {
-      evaluate(device_->upload(*batch, 0), losses_);
+      evaluate(device_->arrays.upload(*batch, 0), losses_);
     }
   }
   wait_for_device();

@@ -3,6 +3,7 @@
 #include <exception>
 #include <mutex>
 
+#include "engine/batch_arrays.h"
 #include "engine/device_executor.h"
 #include "engine/device_ranks.h"
 #include "engine/engine.h"
@@ -13,8 +14,7 @@ struct Engine::OnDevice {
   std::unique_ptr<DeviceExecutor> executor;
   Memory numbers, numbers_on_host;  // Numbers, then a loss a round
   kernels::Event reported;          // they are on the host
-  Memory arrays, arrays_on_host;    // of the batches, one round after another
-  std::int64_t round_bytes = 0;
+  BatchArrays arrays;               // a round each
   std::vector<Batch> batches;
   std::mutex mutex;            // of the next
   std::exception_ptr failure;  // of what the host did in a stream's order
@@ -28,9 +28,6 @@ struct Engine::OnDevice {
   }
   void throw_if_failed();  // so did a peer, or the host
   void abort() const noexcept;
-
-  // The batch's arrays on the device, as soon as the compute stream comes to it.
-  Batch upload(const Batch& batch, std::size_t round) const;
 };
 
 }  // namespace trireme::engine
