@@ -11,6 +11,7 @@
 #include "comm/job.h"
 #include "measure/collectives.h"
 #include "measure/device.h"
+#include "train/device.h"
 
 namespace trireme::cli {
 namespace {
@@ -82,7 +83,7 @@ int run_rank(CommBench command) {
   const comm::WorkerEnvironment environment = comm::read_worker_environment();
   comm::Membership membership = comm::join(environment, {.timeout_s = 600});
   try {
-    if (measure::uses_device(command.device, command.ranks)) command.options.device = environment.local_rank;
+    if (train::uses_device(command.device, command.ranks)) command.options.device = environment.local_rank;
     const std::vector<measure::CommRow> rows = measure::measure_comm(command.options, *membership.comm);
     if (environment.rank != 0) return 0;
     if (!command.output.empty()) write_file_atomic(command.output, json_of(command, rows).dump(2) + "\n");

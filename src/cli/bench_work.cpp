@@ -11,6 +11,7 @@
 #include "measure/device.h"
 #include "measure/known_models.h"
 #include "measure/model_work.h"
+#include "train/device.h"
 
 namespace trireme::cli {
 namespace {
@@ -35,7 +36,7 @@ WorkBench parse_work_bench(Arguments arguments, const char* what, const char* na
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--output", command.output, "file to write the rows to, as JSON");
   parse(app, arguments);
-  command.options.on_device = measure::uses_device(command.device);
+  command.options.on_device = train::uses_device(command.device);
   return command;
 }
 

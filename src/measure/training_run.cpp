@@ -11,6 +11,7 @@
 #include "measure/model_work.h"
 #include "measure/step_work.h"
 #include "measure/timing.h"
+#include "train/device.h"
 #include "train/trainer.h"
 
 namespace trireme::measure {
@@ -38,7 +39,7 @@ config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder
   yaml["training"] = {{"max_steps", run.warm_up + run.steps},
                       {"micro_batch_size", run.micro_batch},
                       {"gradient_accumulation_steps", run.accumulate},
-                      {"device", uses_device(run.device) ? "cuda" : "cpu"},
+                      {"device", train::uses_device(run.device) ? "cuda" : "cpu"},
                       {"mixed_precision", run.precision},
                       {"gradient_checkpointing", run.recompute},
                       {"learning_rate", 1e-4},

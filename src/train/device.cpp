@@ -6,6 +6,19 @@
 
 namespace trireme::train {
 
+namespace {
+
+void check_capability(const std::string& place, int device) {
+  const kernels::DeviceFacts facts = kernels::device_facts(device);
+  if (facts.major >= 8) return;
+  throw Error(3064, place,
+              facts.name + " has compute capability " + std::to_string(facts.major) + "." +
+                  std::to_string(facts.minor) + "; the kernels need 8.0",
+              "use an A100, an H100 or a later device");
+}
+
+}  // namespace
+
 std::string kernel_level_of(const config::Plan& plan) {
   if (plan.training.device == config::Device::cuda) return "cuda";
   return std::string(kernels::to_string(kernels::level()));
@@ -26,13 +39,20 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
                 "start as many ranks as there are devices (`trireme launch --nproc-per-node " +
                     std::to_string(devices) + "`); all ranks must see all of them in CUDA_VISIBLE_DEVICES");
   }
-  const kernels::DeviceFacts facts = kernels::device_facts(ranks.local_rank);
-  if (facts.major < 8) {
+  check_capability(place, ranks.local_rank);
+}
+
+bool uses_device(const std::string& device, int ranks) {
+  const std::string place = "command line: --device";
+  if (device == "cpu" || (device == "auto" && kernels::num_devices() < ranks)) return false;
+  kernels::need_device(place, "is cuda", "use --device cpu, or a machine with a device and its driver");
+  if (const int devices = kernels::num_devices(); devices < ranks) {
     throw Error(3064, place,
-                facts.name + " has compute capability " + std::to_string(facts.major) + "." +
-                    std::to_string(facts.minor) + "; the kernels need 8.0",
-                "use an A100, an H100 or a later device");
+                "is cuda, one device a rank, but of " + std::to_string(ranks) + " there are " + std::to_string(devices),
+                "use --ranks " + std::to_string(devices) + ", or --device cpu");
   }
+  for (int i = 0; i < ranks; ++i) check_capability(place, i);
+  return true;
 }
 
 std::int64_t free_device_memory(const config::Plan& plan, const Ranks& ranks) {

@@ -15,6 +15,10 @@ std::string kernel_level_of(const config::Plan& plan);
 // run on, TR3065 where the driver is too old.
 void check_device(const config::Plan& plan, const Ranks& ranks);
 
+// --device auto, cpu or cuda: whether `ranks` ranks of this machine run on CUDA devices, one each. Error TR3064 where
+// they must and there are too few, or one that the kernels do not run on, TR3065 where the driver is too old.
+bool uses_device(const std::string& device, int ranks = 1);
+
 // Of the rank's device, what nobody uses now; 0: the plan is for the CPU, or there is no such device.
 std::int64_t free_device_memory(const config::Plan& plan, const Ranks& ranks);
 
