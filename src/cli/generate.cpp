@@ -1,6 +1,7 @@
 // `trireme generate`: text from a trained model.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/parse.h"
+#include "train/device.h"
 #include "train/generator.h"
 
 namespace trireme::cli {
@@ -70,7 +72,7 @@ class OrderedLines {
 
 int run_generate(Arguments arguments) {
   CLI::App app("Continue prompts with a trained model.", "trireme generate");
-  std::string model, prompt, file;
+  std::string model, prompt, file, device = "cpu";
   std::int64_t together = 8;
   train::SamplingOptions sampling;
   app.add_option("MODEL,--checkpoint,--model", model,
@@ -97,11 +99,16 @@ int run_generate(Arguments arguments) {
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "equal seeds give equal text")->capture_default_str();
+  app.add_option("--device", device, "cpu, cuda, or auto: cuda where there is a device")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   parse(app, arguments);
 
   const std::vector<std::string> prompts = file.empty() ? std::vector{prompt} : read_prompts(file);
-  const TorchLoading meanwhile;
-  const train::Generator generator(model);
+  const bool on_device = train::uses_device(device);
+  std::optional<TorchLoading> meanwhile;
+  if (!on_device) meanwhile.emplace();
+  const train::Generator generator(model, on_device ? engine::MemoryKind::device : engine::MemoryKind::host);
   if (file.empty()) {
     print(prompt);
     generator.generate(prompts, sampling, 1, [](std::size_t, std::string_view piece, bool) {

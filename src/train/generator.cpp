@@ -11,6 +11,8 @@
 #include "base/random.h"
 #include "chain/forward.h"
 #include "data/tokenizer_stream.h"
+#include "engine/batch_arrays.h"
+#include "kernels/device.h"
 
 namespace trireme::train {
 
@@ -112,16 +114,23 @@ class Generator::Run {
   Run(const TextModel& text, std::span<const std::string> prompts, const SamplingOptions& options,
       std::int64_t together, const OnText& on_text)
       : text_(text), chain_(text.model.chain), options_(options), on_text_(on_text) {
+    if (is_on_device()) on_stream_.emplace(stream_.emplace());
     for (const std::string& prompt : prompts) begin(waiting_.emplace_back(waiting_.size(), *text_.tokenizer), prompt);
     for (std::int32_t id = 0; id < text.tokenizer->vocabulary(); ++id) {
       if (!text.tokenizer->has(id)) holes_.push_back(id);
     }
     // Rows of one batch are on one side of a border.
-    together_ = chain_.position_borders.empty() ? std::max<std::int64_t>(together, 1) : 1;
+    together = std::max<std::int64_t>(std::min(together, std::ssize(prompts)), 1);
+    together_ = chain_.position_borders.empty() ? together : 1;
     for (const Sequence& sequence : waiting_) capacity_ = std::max(capacity_, tokens_of(sequence));
     prefill_ = chain_.position_borders.empty() ? std::min(kPrefillTokens, capacity_) : capacity_;
     const BatchShape prefill = shape_of(1, prefill_), next = shape_of(together_, 1);
-    memory_ = engine::Memory(std::max(forward_bytes(chain_, prefill), forward_bytes(chain_, next)));
+    memory_ = where_it_runs(std::max(forward_bytes(chain_, prefill), forward_bytes(chain_, next)));
+    arrays_ = engine::BatchArrays({together_, (prefill_ + together_ - 1) / together_}, 1, std::ssize(chain_.units),
+                                  text_.model.memory);
+    logits_ = where_it_runs(together_ * chain_.vocabulary * static_cast<std::int64_t>(sizeof(float)));
+    logits_on_host_ =
+        engine::Memory(logits_.bytes(), is_on_device() ? engine::MemoryKind::pinned : engine::MemoryKind::host);
   }
 
   void operator()() {
@@ -153,11 +162,14 @@ class Generator::Run {
     return std::min(std::ssize(sequence.ids) + options_.max_tokens, chain_.max_positions);
   }
 
+  bool is_on_device() const { return text_.model.memory == engine::MemoryKind::device; }
+  engine::Memory where_it_runs(std::int64_t bytes) const { return engine::Memory(bytes, text_.model.memory); }
+
   BatchShape shape_of(std::int64_t rows, std::int64_t tokens) const { return {rows, tokens, capacity_ - tokens}; }
 
   void allocate(Sequence& sequence) const {
     const std::int64_t tokens = tokens_of(sequence);
-    sequence.memory = engine::Memory(cache_bytes(chain_, tokens));
+    sequence.memory = where_it_runs(cache_bytes(chain_, tokens));
     sequence.cache.emplace(chain_, tokens, sequence.memory.at(0));
   }
 
@@ -192,8 +204,7 @@ class Generator::Run {
   // The next T tokens of each through the model.
   void forward(const std::vector<Sequence*>& rows, std::int64_t T, bool draws) {
     const auto B = std::ssize(rows);
-    const auto N = static_cast<std::size_t>(B * T);
-    std::vector<std::int32_t> ids, positions, past, labels(N, -1), starts(N, 0);
+    std::vector<std::int32_t> ids, positions, past, starts(static_cast<std::size_t>(B * T), 0);
     std::vector<const SequenceCache*> caches;
     for (Sequence* row : rows) {
       past.push_back(static_cast<std::int32_t>(row->past));
@@ -203,18 +214,26 @@ class Generator::Run {
         positions.push_back(static_cast<std::int32_t>(row->past));
       }
     }
-    Batch batch{shape_of(B, T), ids.data(), labels.data(), positions.data(), starts.data()};
-    batch.past = past.data();
     const std::vector<std::byte*> places = places_in(chain_, caches);
-    batch.caches = places.data();
+    Batch on_host{shape_of(B, T), ids.data(), nullptr, positions.data(), starts.data()};
+    on_host.past = past.data();
+    on_host.caches = places.data();
+    const Batch batch = arrays_.upload(on_host, 0);
     const HeadInput head = forward_to_head(chain_, batch, text_.model.parameters, memory_.at(0));
-    if (!draws) return;
+    if (draws) {
+      const std::vector<std::int64_t> last(static_cast<std::size_t>(B), T - 1);
+      chain_.units.back()->logits({batch, text_.model.parameters.back(), head.boundary, {}, nullptr, head.workspace},
+                                  last, reinterpret_cast<float*>(logits_.at(0)));
+      kernels::copy(logits_on_host_.at(0), logits_.at(0),
+                    B * chain_.vocabulary * static_cast<std::int64_t>(sizeof(float)));
+    }
+    if (stream_) stream_->synchronize();
+    for (std::size_t b = 0; draws && b < rows.size(); ++b) take(*rows[b], logits_of(b));
+  }
+
+  std::span<float> logits_of(std::size_t row) const {
     const auto vocabulary = static_cast<std::size_t>(chain_.vocabulary);
-    std::vector<float> logits(static_cast<std::size_t>(B) * vocabulary);
-    const std::vector<std::int64_t> last(static_cast<std::size_t>(B), T - 1);
-    chain_.units.back()->logits({batch, text_.model.parameters.back(), head.boundary, {}, nullptr, head.workspace},
-                                last, logits.data());
-    for (std::size_t b = 0; b < rows.size(); ++b) take(*rows[b], std::span(logits).subspan(b * vocabulary, vocabulary));
+    return {reinterpret_cast<float*>(logits_on_host_.at(0)) + row * vocabulary, vocabulary};
   }
 
   void take(Sequence& sequence, std::span<float> logits) const {
@@ -246,10 +265,15 @@ class Generator::Run {
   std::vector<std::int32_t> holes_;  // ids of no token
   std::list<Sequence> waiting_;
   std::int64_t together_ = 1, prefill_ = 1, capacity_ = 1;
+  // Of a device. What follows works on it.
+  std::optional<kernels::Stream> stream_;
+  std::optional<kernels::OnStream> on_stream_;
   engine::Memory memory_;
+  engine::BatchArrays arrays_;
+  engine::Memory logits_, logits_on_host_;  // [together, V]
 };
 
-Generator::Generator(const std::string& where) : text_(load_text_model(where)) {}
+Generator::Generator(const std::string& where, engine::MemoryKind memory) : text_(load_text_model(where, memory)) {}
 
 void Generator::generate(std::span<const std::string> prompts, const SamplingOptions& options, std::int64_t together,
                          const OnText& on_text) const {

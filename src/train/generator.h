@@ -26,7 +26,9 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 // that are continued together.
 class Generator {
  public:
-  explicit Generator(const std::string& where);  // as load_text_model()
+  // As load_text_model(). The model runs where its weights are: on the CPU, or on the calling thread's device. Tokens
+  // are drawn on the host.
+  explicit Generator(const std::string& where, engine::MemoryKind memory = engine::MemoryKind::host);
   explicit Generator(TextModel text) : text_(std::move(text)) {}
 
   // Of prompts[prompt]: its next characters; ended with the last ones (which may be none).

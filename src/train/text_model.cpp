@@ -1,10 +1,12 @@
 #include "train/text_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_folder.h"
+#include "kernels/device.h"
 #include "models/model.h"
 #include "train/model_source.h"
 
@@ -26,7 +28,7 @@ void check_vocabulary(const std::string& place, const data::Tokenizer& tokenizer
               "use the tokenizer that belongs to the model");
 }
 
-TextModel from_folder(const std::string& name) {
+TextModel from_folder(const std::string& name, engine::MemoryKind memory) {
   const fs::path folder = checkpoint::find_model_folder(name);
   Chain chain = make_chain(checkpoint::read_model_config(folder).model, DType::f32);
   const checkpoint::ModelWeights weights(folder, chain.parameters);
@@ -37,13 +39,14 @@ TextModel from_folder(const std::string& name) {
   text.before = special.before;
   text.ends = checkpoint::read_end_tokens(folder);
   if (special.end) add_end(text.ends, *special.end);
-  text.model = load_forward_model(std::move(chain), [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
+  const ReadTensor read = [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
     weights.read(tensor.name, {0, tensor.box.rows(), 0, tensor.box.columns()}, out, stride);
-  });
+  };
+  text.model = load_forward_model(std::move(chain), read, memory);
   return text;
 }
 
-TextModel from_checkpoint(const FoundCheckpoint& found) {
+TextModel from_checkpoint(const FoundCheckpoint& found, engine::MemoryKind memory) {
   const checkpoint::Reader reader(found.folder);
   const checkpoint::Manifest& manifest = reader.manifest();
   const fs::path tokenizer = found.run / "tokenizer", files = model_files_of(found.run);
@@ -65,24 +68,30 @@ TextModel from_checkpoint(const FoundCheckpoint& found) {
   }
   Chain chain = make_chain(model_of_checkpoint(found, manifest, text.tokenizer->vocabulary()), DType::f32);
   check_vocabulary(found.folder.string(), *text.tokenizer, chain);
-  text.model = load_forward_model(std::move(chain), [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
+  const ReadTensor read = [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
     reader.read(tensor.name, tensor.shape, 0, tensor.box.rows(), 0, tensor.box.columns(), out, stride);
-  });
+  };
+  text.model = load_forward_model(std::move(chain), read, memory);
   return text;
 }
 
 }  // namespace
 
-ForwardModel load_forward_model(Chain chain, const ReadTensor& read) {
-  ForwardModel model{std::move(chain), {}, {}};
+ForwardModel load_forward_model(Chain chain, const ReadTensor& read, engine::MemoryKind memory) {
+  ForwardModel model{std::move(chain), memory, {}, {}};
   std::vector<Tensor> views;
   for (const ParameterSpec& spec : model.chain.parameters) {
-    const engine::Memory& memory = model.storage.emplace_back(spec.numel() * 4);
-    views.emplace_back(memory.at(0), DType::f32, std::initializer_list<std::int64_t>{spec.rows, spec.columns});
+    engine::Memory values(spec.numel() * static_cast<std::int64_t>(sizeof(float)));
     for (const LogicalTensor& tensor : spec.logical) {
-      read(tensor, views.back().as<float>() + tensor.box.row_begin * spec.columns + tensor.box.column_begin,
-           spec.columns);
+      const std::int64_t first = tensor.box.row_begin * spec.columns + tensor.box.column_begin;
+      read(tensor, reinterpret_cast<float*>(values.at(0)) + first, spec.columns);
     }
+    if (memory == engine::MemoryKind::device) {
+      const engine::Memory on_host = std::exchange(values, engine::Memory(values.bytes(), memory));
+      kernels::copy_now(values.at(0), on_host.at(0), on_host.bytes());
+    }
+    views.emplace_back(values.at(0), DType::f32, std::initializer_list<std::int64_t>{spec.rows, spec.columns});
+    model.storage.push_back(std::move(values));
   }
   for (const auto& unit : model.chain.units) {
     auto& own = model.parameters.emplace_back();
@@ -91,8 +100,8 @@ ForwardModel load_forward_model(Chain chain, const ReadTensor& read) {
   return model;
 }
 
-TextModel load_text_model(const std::string& where) {
-  return is_model_folder(where) ? from_folder(where) : from_checkpoint(find_checkpoint(where));
+TextModel load_text_model(const std::string& where, engine::MemoryKind memory) {
+  return is_model_folder(where) ? from_folder(where, memory) : from_checkpoint(find_checkpoint(where), memory);
 }
 
 }  // namespace trireme::train

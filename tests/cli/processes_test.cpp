@@ -234,6 +234,16 @@ TEST(Generate, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(std::count(both.out.begin(), both.out.end(), '\n'), 2) << both.out;
 }
 
+TEST(Generate, SaysWhereThereIsNoDevice) {
+  const ProcessResult result =
+      run({TRIREME_BINARY, "generate", "nowhere", "--device", "cuda"}, {{"CUDA_VISIBLE_DEVICES", "-1"}});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_NE(result.err.find("TR3064"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("there is no CUDA device here: "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--device cpu"), std::string::npos) << result.err;
+  EXPECT_EQ(result.out, "");
+}
+
 TEST(Quickstart, FirstLossIsThatOfAnUntrainedModel) {
   Folder folder;
   const ProcessResult result =

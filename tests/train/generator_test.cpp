@@ -5,64 +5,17 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <random>
 
 #include "base/error.h"
 #include "chain/forward.h"
 #include "data/tokenizer_stream.h"
-#include "models/model.h"
-#include "train/generator.h"
+#include "train/random_text_model.h"
 
 namespace trireme::testing {
 namespace {
 
 using train::SamplingOptions;
 using train::TextModel;
-
-LlamaConfig sizes() {
-  LlamaConfig config;
-  config.vocabulary = 257;
-  config.hidden_size = 32;
-  config.intermediate_size = 48;
-  config.num_layers = 3;
-  config.num_heads = 4;
-  config.num_key_value_heads = 2;
-  config.max_positions = 640;
-  return config;
-}
-
-LlamaConfig with_windows() {
-  LlamaConfig config = sizes();
-  config.windows = {7, 0, 20};
-  return config;
-}
-
-LlamaConfig with_two_sets_of_frequencies(std::int64_t border) {
-  LlamaConfig config = sizes();
-  config.rope.scaling.kind = RopeScaling::Kind::longrope;
-  config.rope.scaling.original_max_positions = border;
-  config.rope.scaling.short_factors = {1, 1.1, 1.2, 1.3};
-  config.rope.scaling.long_factors = {1.5, 2, 2.5, 3};
-  return config;
-}
-
-// Large random weights: a mistake changes tokens at once.
-TextModel text_model(const ModelConfig& config) {
-  std::mt19937_64 random(7);
-  std::normal_distribution<float> normal(0, 0.3F);
-  TextModel text;
-  text.model = train::load_forward_model(make_chain(config, DType::f32),
-                                         [&](const LogicalTensor& tensor, float* out, std::int64_t stride) {
-                                           for (std::int64_t row = 0; row < tensor.box.rows(); ++row) {
-                                             for (std::int64_t column = 0; column < tensor.box.columns(); ++column) {
-                                               out[row * stride + column] = normal(random);
-                                             }
-                                           }
-                                         });
-  text.tokenizer = data::load_tokenizer("bytes");
-  text.before = {text.tokenizer->end_of_document()};
-  return text;
-}
 
 std::vector<float> logits_of_whole(const train::ForwardModel& model, const std::vector<std::int32_t>& ids) {
   const Chain& chain = model.chain;
@@ -99,36 +52,27 @@ std::string text_without_cache(const TextModel& text, const std::string& prompt,
   return written + stream.finish();
 }
 
-std::string long_prompt(std::size_t length) {
-  std::string text;
-  for (std::size_t i = 0; text.size() < length; ++i) text += std::to_string(i * i * 7919) + " ";
-  return text.substr(0, length);
-}
-
 void expect_the_same_text(const ModelConfig& config, const std::string& prompt, std::int64_t max_tokens) {
-  const train::Generator generator(text_model(config));
+  const train::Generator generator(random_text_model(config));
   const std::string expected = text_without_cache(generator.text_model(), prompt, max_tokens);
   EXPECT_EQ(generator.generate(prompt, {.max_tokens = max_tokens, .temperature = 0}), expected);
 }
 
 TEST(Generator, WritesWhatTheWholeContextWouldGive) {
-  expect_the_same_text(sizes(), "", 60);
-  expect_the_same_text(sizes(), "a", 60);
+  expect_the_same_text(small_llama(), "", 60);
+  expect_the_same_text(small_llama(), "a", 60);
   expect_the_same_text(with_windows(), "the sea ", 60);
-  Gpt2Config gpt2;
-  gpt2.vocabulary = 257, gpt2.hidden_size = 32, gpt2.intermediate_size = 64, gpt2.num_layers = 2, gpt2.num_heads = 4;
-  gpt2.max_positions = 96;
-  expect_the_same_text(gpt2, "the sea ", 60);
+  expect_the_same_text(small_gpt2(), "the sea ", 60);
 }
 
 // More than one pass for the prompt.
 TEST(Generator, TakesLongPromptsInParts) {
-  expect_the_same_text(sizes(), long_prompt(600), 20);
+  expect_the_same_text(small_llama(), long_prompt(600), 20);
   expect_the_same_text(with_windows(), long_prompt(530), 20);
 }
 
 TEST(Generator, GoesOnWithTheNewerHalfWhereAContextOutgrowsThePositions) {
-  LlamaConfig config = sizes();
+  LlamaConfig config = small_llama();
   config.max_positions = 24;
   expect_the_same_text(config, "the sea ", 90);
   expect_the_same_text(config, long_prompt(100), 30);
@@ -141,24 +85,11 @@ TEST(Generator, StartsAnewAtABorderOfPositions) {
   expect_the_same_text(with_two_sets_of_frequencies(20), long_prompt(19), 10);  // 20 with the mark
 }
 
-std::vector<std::string> texts_of(const train::Generator& generator, std::span<const std::string> prompts,
-                                  const SamplingOptions& options, std::int64_t together) {
-  std::vector<std::string> texts(prompts.size());
-  std::vector<int> ends(prompts.size());
-  generator.generate(prompts, options, together, [&](std::size_t prompt, std::string_view piece, bool ended) {
-    EXPECT_EQ(ends[prompt], 0);
-    texts[prompt] += piece;
-    ends[prompt] += static_cast<int>(ended);
-  });
-  EXPECT_EQ(ends, std::vector<int>(prompts.size(), 1));
-  return texts;
-}
-
 TEST(Generator, PromptsTogetherGetTheTextsThatTheyGetAlone) {
   std::vector<std::string> prompts;
   for (const std::size_t length : {1, 40, 7, 560, 3, 0, 25}) prompts.push_back(long_prompt(length));
   for (const LlamaConfig& config : {with_windows(), with_two_sets_of_frequencies(16)}) {
-    TextModel text = text_model(config);
+    TextModel text = random_text_model(config);
     for (std::int32_t id = 0; id < 6; ++id) text.ends.push_back(id * 40);  // some end early
     const train::Generator generator(std::move(text));
     for (const double temperature : {0.0, 0.7}) {
@@ -174,7 +105,7 @@ TEST(Generator, PromptsTogetherGetTheTextsThatTheyGetAlone) {
 }
 
 TEST(Generator, RefusesAnEmptyPromptWithoutABeginning) {
-  TextModel text = text_model(sizes());
+  TextModel text = random_text_model(small_llama());
   text.before.clear();
   const train::Generator generator(std::move(text));
   const std::vector<std::string> prompts{"a", ""};
