@@ -25,11 +25,13 @@ std::byte* moved(const void* data, std::int64_t bytes) {
   return static_cast<std::byte*>(const_cast<void*>(data)) + bytes;
 }
 
-void add_all(const std::vector<const std::byte*>& slots, DType dtype, std::int64_t numel, float* sum, bool overwrite) {
-  dispatch(dtype, [&]<class T>(T) {
+void add_all(const std::vector<const std::byte*>& slots, const comm::ReduceTypes& types, std::int64_t numel,
+             std::byte* sum, bool overwrite) {
+  dispatch(types.slot, [&]<class T>(T) {
     std::vector<const T*> typed;
     for (const std::byte* slot : slots) typed.push_back(reinterpret_cast<const T*>(slot));
-    kernels::table<T>().accumulate_all(numel, static_cast<int>(typed.size()), typed.data(), sum, overwrite);
+    kernels::table<T>().accumulate_all(numel, static_cast<int>(typed.size()), typed.data(), types.wire, types.sum, sum,
+                                       overwrite);
   });
 }
 
@@ -71,10 +73,11 @@ void DeviceRanks::all_gather(const std::byte* mine, std::byte* all, std::int64_t
 }
 
 // This rank's part of all participants' slots, chunk by chunk.
-void DeviceRanks::sum_parts(const std::byte* slot, DType dtype, float* sum, const Parts& parts, int participants,
-                            bool overwrite) {
+void DeviceRanks::sum_parts(const std::byte* slot, const comm::ReduceTypes& types, std::byte* sum, const Parts& parts,
+                            int participants, bool overwrite) {
+  TRIREME_CHECK(types.wire == types.slot, "slots of devices are sent as they are");
   const int me = rank();
-  const std::int64_t element = size_of(dtype), chunk_numel = chunk_numel_of(world_size(), dtype);
+  const std::int64_t element = size_of(types.slot), chunk_numel = chunk_numel_of(world_size(), types.slot);
   const std::int64_t stride = std::min(parts.slice_numel, chunk_numel) * element;
   TRIREME_CHECK(participants * stride <= scratch_.bytes(), "what arrives is planned for");
   for (std::int64_t begin = 0; begin < parts.slice_numel; begin += chunk_numel) {
@@ -91,25 +94,24 @@ void DeviceRanks::sum_parts(const std::byte* slot, DType dtype, float* sum, cons
       if (peer < participants) receives.push_back({scratch_.at(peer * stride), bytes(me), peer});
     }
     nccl_.exchange(sends, receives, kernels::current_stream());
-    float* const total = sum + begin;
+    std::byte* const total = sum + begin * size_of(types.sum);
     if (me < participants) {
-      if (own(me) == reinterpret_cast<std::byte*>(total)) {  // in place: the sum is about to overwrite it
+      if (own(me) == total) {  // in place: the sum is about to overwrite it
         kernels::copy(scratch_.at(me * stride), own(me), bytes(me));
       } else {
         arrived[static_cast<std::size_t>(me)] = own(me);
       }
     }
-    add_all(arrived, dtype, bytes(me) / element, total, overwrite);
+    add_all(arrived, types, bytes(me) / element, total, overwrite);
   }
 }
 
 void ordered_reduce_scatter(DeviceRanks& ranks, const void* slot, const comm::ReduceTypes& types, void* sum,
                             std::int64_t slice_numel, int participants, bool first) {
-  TRIREME_CHECK(types.wire == types.slot && types.sum == DType::f32, "sums of devices are those of slots, in fp32");
   TRIREME_CHECK(slice_numel == 0 || (slot != nullptr) == (ranks.rank() < participants),
                 "exactly the participants pass a slot");
   if (participants == 0) return;
-  ranks.sum_parts(static_cast<const std::byte*>(slot), types.slot, static_cast<float*>(sum),
+  ranks.sum_parts(static_cast<const std::byte*>(slot), types, static_cast<std::byte*>(sum),
                   {slice_numel * ranks.world_size(), slice_numel}, participants, first);
 }
 
@@ -120,12 +122,11 @@ void ordered_scatter_sums(DeviceRanks& ranks, void* accumulator, DType dtype, st
 }
 
 void ordered_all_reduce(DeviceRanks& ranks, void* values, DType dtype, std::int64_t numel) {
-  TRIREME_CHECK(dtype == DType::f32, "sums of devices are in fp32");
   const int me = ranks.rank(), world_size = ranks.world_size();
   const DeviceRanks::Parts parts{numel, (numel + world_size - 1) / world_size};
   const auto part = [&](int rank) { return moved(values, parts.begin(rank) * size_of(dtype)); };
   const auto bytes = [&](int rank) { return parts.size(rank) * size_of(dtype); };
-  ranks.sum_parts(part(0), dtype, reinterpret_cast<float*>(part(me)), parts, world_size, true);
+  ranks.sum_parts(part(0), {dtype, dtype, dtype}, part(me), parts, world_size, true);
   if (numel % world_size == 0) return ranks.all_gather(part(me), part(0), bytes(me));
   Pieces sends, receives;
   for (int peer = 0; peer < world_size; ++peer) {

@@ -26,7 +26,7 @@ class DeviceRanks {
   void throw_if_failed() const { nccl_.throw_if_failed(); }
   void abort() noexcept { nccl_.abort(); }
 
-  // As those of comm/collectives.h, for sums in fp32 of slots that are sent as they are.
+  // As those of comm/collectives.h, of slots that are sent as they are.
   friend void ordered_reduce_scatter(DeviceRanks& ranks, const void* slot, const comm::ReduceTypes& types, void* sum,
                                      std::int64_t slice_numel, int participants, bool first);
   friend void ordered_scatter_sums(DeviceRanks& ranks, void* accumulator, DType dtype, std::int64_t slice_numel);
@@ -34,7 +34,8 @@ class DeviceRanks {
 
  private:
   struct Parts;
-  void sum_parts(const std::byte* slot, DType dtype, float* sum, const Parts& parts, int participants, bool overwrite);
+  void sum_parts(const std::byte* slot, const comm::ReduceTypes& types, std::byte* sum, const Parts& parts,
+                 int participants, bool overwrite);
 
   comm::Nccl nccl_;
   const Memory& scratch_;

@@ -13,8 +13,8 @@ void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
     throw Error(2240, "device", std::string(what) + " does not run on CUDA devices yet", remedy);
   };
   const comm::ReduceTypes types = reduce_types(chain, options);
-  if (types.wire != types.slot || types.sum != DType::f32) {
-    refuse("rounding gradients before or after they are summed", "leave reduce_dtype and grad_accum_dtype out");
+  if (types.wire != types.slot && options.split.num_data_ranks > 1) {
+    refuse("sending gradients in another type than they are computed in", "leave reduce_dtype out");
   }
 }
 

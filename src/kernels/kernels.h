@@ -139,8 +139,10 @@ struct Table {
   // accumulator += slot, or = slot if overwrite.
   void (*accumulate)(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
   // The same with `count` slots, one after another; only the first overwrites. The list is on the host, what it points
-  // to is not, and is not the accumulator.
-  void (*accumulate_all)(std::int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite);
+  // to is not, and is not the sum. Each slot is rounded to `wire` before it is added in fp32, and each sum to
+  // sum_dtype, f32 or bf16.
+  void (*accumulate_all)(std::int64_t n, int count, const T* const* slots, DType wire, DType sum_dtype, void* sum,
+                         bool overwrite);
   void (*cast_from_float)(std::int64_t n, const float* x, T* y);
   void (*cast_to_float)(std::int64_t n, const T* x, float* y);
 };

@@ -66,7 +66,8 @@ void cross_entropy_loss(std::int64_t N, std::int64_t V, std::int64_t stride, con
 template <class T>
 void accumulate(std::int64_t n, const T* slot, float* accumulator, bool overwrite);
 template <class T>
-void accumulate_all(std::int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite);
+void accumulate_all(std::int64_t n, int count, const T* const* slots, DType wire, DType sum_dtype, void* sum,
+                    bool overwrite);
 template <class T>
 void cast_from_float(std::int64_t n, const float* x, T* y);
 template <class T>

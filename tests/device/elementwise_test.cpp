@@ -82,21 +82,27 @@ TEST_F(DeviceElementwise, AccumulationOfManySlotsIsOneAfterAnother) {
       std::vector<std::vector<T>> slots;
       std::vector<const T*> list;
       for (int i = 0; i < count; ++i) list.push_back(slots.emplace_back(numbers.normal<T>(n)).data());
-      const auto before = numbers.normal<float>(n);
-      const Arrays<float> written = same_anywhere([&](std::int64_t shift) {
-        std::vector<std::unique_ptr<Shifted<T>>> there;
-        std::vector<const T*> on_device;
-        for (const auto& slot : slots) on_device.push_back(*there.emplace_back(new Shifted<T>(slot, shift)));
-        const Shifted<float> sum(before, shift), fresh(n, shift);
-        table<T>().accumulate_all(n, count, on_device.data(), sum, false);
-        table<T>().accumulate_all(n, count, on_device.data(), fresh, true);
-        return Arrays<float>{sum.host(), fresh.host()};
-      });
-      std::vector<float> sum = before, fresh(n);
-      table<T>(level()).accumulate_all(n, count, list.data(), sum.data(), false);
-      table<T>(level()).accumulate_all(n, count, list.data(), fresh.data(), true);
-      EXPECT_TRUE(same_bits(written[0], sum));
-      EXPECT_TRUE(same_bits(written[1], fresh));
+      const auto compare = [&]<class S>(DType wire, const std::vector<S>& before) {
+        SCOPED_TRACE(::testing::Message() << to_string(wire) << " to " << to_string(dtype_of<S>));
+        const Arrays<S> written = same_anywhere([&](std::int64_t shift) {
+          std::vector<std::unique_ptr<Shifted<T>>> there;
+          std::vector<const T*> on_device;
+          for (const auto& slot : slots) on_device.push_back(*there.emplace_back(new Shifted<T>(slot, shift)));
+          const Shifted<S> sum(before, shift), fresh(n, shift);
+          table<T>().accumulate_all(n, count, on_device.data(), wire, dtype_of<S>, static_cast<S*>(sum), false);
+          table<T>().accumulate_all(n, count, on_device.data(), wire, dtype_of<S>, static_cast<S*>(fresh), true);
+          return Arrays<S>{sum.host(), fresh.host()};
+        });
+        std::vector<S> sum = before, fresh(n);
+        table<T>(level()).accumulate_all(n, count, list.data(), wire, dtype_of<S>, sum.data(), false);
+        table<T>(level()).accumulate_all(n, count, list.data(), wire, dtype_of<S>, fresh.data(), true);
+        EXPECT_TRUE(same_bits(written[0], sum));
+        EXPECT_TRUE(same_bits(written[1], fresh));
+      };
+      for (const DType wire : {DType::f32, DType::bf16, DType::f16}) {
+        compare(wire, numbers.normal<float>(n));
+        compare(wire, numbers.normal<bfloat16>(n));
+      }
     }
   });
 }

@@ -77,10 +77,33 @@ TYPED_TEST(SixteenBits, AccumulateAddsOrOverwrites) {
     table<T>(level).accumulate(0, nullptr, nullptr, false);
     const std::vector<T> other(37, T(2.0f));
     const T* const both[] = {slot.data(), other.data()};
-    table<T>(level).accumulate_all(37, 2, both, sum.data(), false);
+    table<T>(level).accumulate_all(37, 2, both, DType::f32, DType::f32, sum.data(), false);
     EXPECT_EQ(sum, std::vector<float>(37, 5.0f));
-    table<T>(level).accumulate_all(37, 2, both, sum.data(), true);
+    table<T>(level).accumulate_all(37, 2, both, DType::f32, DType::f32, sum.data(), true);
     EXPECT_EQ(sum, std::vector<float>(37, 3.5f));
+  }
+}
+
+// Each slot to the wire's type, and after each addition the sum to its own.
+TYPED_TEST(SixteenBits, AccumulateRoundsSlotsAndSums) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t n = 1041;
+  const auto a = numbers.normal<float>(n), b = numbers.normal<float>(n), before = numbers.normal<float>(n);
+  const float* const slots[] = {a.data(), b.data()};
+  for (const Level level : levels_here()) {
+    for (const bool overwrite : {false, true}) {
+      std::vector<float> wide = before;
+      std::vector<bfloat16> half(before.begin(), before.end());
+      table<float>(level).accumulate_all(n, 2, slots, dtype_of<TypeParam>, DType::f32, wide.data(), overwrite);
+      table<float>(level).accumulate_all(n, 2, slots, dtype_of<TypeParam>, DType::bf16, half.data(), overwrite);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float first = TypeParam(a[i]), second = TypeParam(b[i]);
+        ASSERT_EQ(wide[i], (overwrite ? first : before[i] + first) + second) << i << " at " << to_string(level);
+        const bfloat16 one(overwrite ? first : bfloat16(before[i]) + first);
+        ASSERT_EQ(half[i].bits, bfloat16(one + second).bits) << i << " at " << to_string(level);
+      }
+    }
   }
 }
 

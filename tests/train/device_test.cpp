@@ -72,7 +72,7 @@ TEST_F(DeviceTraining, ResumesWithTheSameBits) {
 }
 
 TEST_F(DeviceTraining, StateInBf16KeepsTheCurve) {
-  const TinyRun run = with({.bf16 = true}, kNarrowState);
+  const TinyRun run = with(with({.bf16 = true}, kNarrowState), {"training.grad_accum_dtype=bf16"});
   const TinyResult device = train_tiny(on_device(run));
   expect_near(device.losses, train_tiny(run).losses, 2e-2);
   EXPECT_EQ(train_tiny(on_device(run)).weights_digest, device.weights_digest) << "not equal to itself";
@@ -141,7 +141,7 @@ TEST_F(DevicesTogether, HaveTheBitsOfOne) {
   for (const bool bf16 : {false, true}) {
     for (const int micro_batches : {2, 5}) {  // 5: in the last round one of them has nothing to do
       TinyRun run{.micro_batches = micro_batches, .steps = 6, .bf16 = bf16};
-      if (micro_batches == 5 && bf16) run = with(run, kNarrowState);
+      if (micro_batches == 5 && bf16) run = with(with(run, kNarrowState), {"training.grad_accum_dtype=bf16"});
       const TinyResult one = train_tiny(on_device(run));
       for (const char* strategy : {"ddp", "zero1", "zero2", "zero3", "shard_grad_op", "full_shard"}) {
         SCOPED_TRACE(::testing::Message() << strategy << (bf16 ? ", bf16, " : ", fp32, ") << micro_batches);

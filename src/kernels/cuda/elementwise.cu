@@ -36,9 +36,14 @@ struct Slots {
   const N* at[kMostSlots];
 };
 
+template <class S, int kWidth>
+__device__ Floats<kWidth> rounded_to(const Floats<kWidth>& x) {
+  return floats(rounded<S>(x));
+}
+
 // sum[i] (+)= slots[0][i], slots[1][i], ...: each is read once.
-template <int kWidth, bool kAligned, class N>
-__global__ void accumulate_all_kernel(int64_t n, int count, Slots<N> slots, float* sum, bool overwrite) {
+template <int kWidth, bool kAligned, class N, class S>
+__global__ void accumulate_all_kernel(int64_t n, int count, Slots<N> slots, DType wire, S* sum, bool overwrite) {
   const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kWidth;
   if (i >= n) return;
   Neighbours<N, kWidth> x[kMostSlots];
@@ -46,13 +51,17 @@ __global__ void accumulate_all_kernel(int64_t n, int count, Slots<N> slots, floa
   for (int slot = 0; slot < kMostSlots; ++slot) {
     if (slot < count) x[slot] = load<kWidth, kAligned>(slots.at[slot] + i, n - i);
   }
-  Floats<kWidth> total = overwrite ? floats(x[0]) : load_floats<kWidth, kAligned>(sum + i, n - i);
+  Floats<kWidth> total{};
+  if (!overwrite) total = load_floats<kWidth, kAligned>(sum + i, n - i);
 #pragma unroll
   for (int slot = 0; slot < kMostSlots; ++slot) {
-    if (slot >= count || (overwrite && slot == 0)) continue;
-    const Floats<kWidth> values = floats(x[slot]);
+    if (slot >= count) continue;
+    Floats<kWidth> values = floats(x[slot]);
+    if (wire == DType::bf16) values = rounded_to<__nv_bfloat16>(values);
+    if (wire == DType::f16) values = rounded_to<__half>(values);
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) total.at[j] += values.at[j];
+    for (int j = 0; j < kWidth; ++j) total.at[j] = overwrite && slot == 0 ? values.at[j] : total.at[j] + values.at[j];
+    total = rounded_to<S>(total);
   }
   store<kAligned>(sum + i, n - i, total);
 }
@@ -82,15 +91,16 @@ void accumulate(int64_t n, const T* slot, float* accumulator, bool overwrite) {
   map("accumulate", n, Sum{}, accumulator, accumulator, slot);
 }
 
-template <class T>
-void accumulate_all(int64_t n, int count, const T* const* slots, float* accumulator, bool overwrite) {
+template <class T, class S>
+void accumulate_into(int64_t n, int count, const T* const* slots, DType wire, S* sum, bool overwrite) {
   using N = Native<T>;
   constexpr int kWidth = kWidthOf<float, N>, kThreads = 256;
   if (n == 0) return;
+  if (wire == dtype_of<T>) wire = DType::f32;  // it is rounded already
   for (int first = 0; first < count; first += kMostSlots) {
     Slots<N> some{};
     const int size = std::min(kMostSlots, count - first);
-    bool aligned = are_aligned<kWidth>(n, 0, accumulator);
+    bool aligned = are_aligned<kWidth>(n, 0, sum);
     for (int slot = 0; slot < size; ++slot) {
       some.at[slot] = native(slots[first + slot]);
       aligned = aligned && are_aligned<kWidth>(n, 0, some.at[slot]);
@@ -98,10 +108,17 @@ void accumulate_all(int64_t n, int count, const T* const* slots, float* accumula
     with_bool(aligned, [&]<class Aligned>(Aligned) {
       accumulate_all_kernel<kWidth, Aligned::value>
           <<<static_cast<unsigned>(ceil_div(n, kWidth * kThreads)), kThreads, 0, current().stream>>>(
-              n, size, some, accumulator, overwrite && first == 0);
+              n, size, some, wire, sum, overwrite && first == 0);
     });
     TRIREME_CUDA_LAUNCHED("accumulate_all");
   }
+}
+
+template <class T>
+void accumulate_all(int64_t n, int count, const T* const* slots, DType wire, DType sum_dtype, void* sum,
+                    bool overwrite) {
+  if (sum_dtype == DType::f32) return accumulate_into(n, count, slots, wire, static_cast<float*>(sum), overwrite);
+  accumulate_into(n, count, slots, wire, static_cast<__nv_bfloat16*>(sum), overwrite);
 }
 
 template <class T>
@@ -114,13 +131,13 @@ void cast_to_float(int64_t n, const T* x, float* y) {
   map("cast_to_float", n, Same{}, y, x);
 }
 
-#define TRIREME_INSTANCES(T)                                                 \
-  template void add(int64_t, const T*, const T*, T*);                        \
-  template void scale(int64_t, double, T*);                                  \
-  template void soft_cap(int64_t, int64_t, int64_t, double, T*);             \
-  template void accumulate(int64_t, const T*, float*, bool);                 \
-  template void accumulate_all(int64_t, int, const T* const*, float*, bool); \
-  template void cast_from_float(int64_t, const float*, T*);                  \
+#define TRIREME_INSTANCES(T)                                                              \
+  template void add(int64_t, const T*, const T*, T*);                                     \
+  template void scale(int64_t, double, T*);                                               \
+  template void soft_cap(int64_t, int64_t, int64_t, double, T*);                          \
+  template void accumulate(int64_t, const T*, float*, bool);                              \
+  template void accumulate_all(int64_t, int, const T* const*, DType, DType, void*, bool); \
+  template void cast_from_float(int64_t, const float*, T*);                               \
   template void cast_to_float(int64_t, const T*, float*);
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
