@@ -2,7 +2,8 @@
 """torch_peer.py --model NAME --seq T [...]: trains a known model with plain PyTorch and prints a row as `trireme bench train` does.
 
 One process, or several under torchrun. --mode ddp: DistributedDataParallel (on one rank the model itself) with autocast; fsdp2:
-fully_shard a block with its mixed precision. Weights, moments and sums are fp32, the computation is bf16, the norm is clipped to 1.
+fully_shard a block with its mixed precision. Weights, moments and sums are fp32, with --states bf16 bf16, which torch rounds to
+nearest; the computation is bf16, the norm is clipped to 1.
 """
 
 import contextlib
@@ -61,12 +62,14 @@ def prepared(model, job, a):
 
 def main():
     a = jobs.arguments(__doc__, mode=("ddp", "fsdp2"), compile=("block", "model", "block-autotune", "model-autotune", "none"), reshard=("yes", "no"),
-                       recompute=("none", "full"), precision=("bf16",))
+                       recompute=("none", "full"), precision=("bf16",), states=("fp32", "bf16"))
     job = jobs.Job()
     if job.ranks > 1 or a.mode == "fsdp2":
         torch.distributed.init_process_group(job.backend, device_id=job.device if job.has_gpu else None)
     with job.device:
         model = models.Model(SHAPES[a.model], a.seq)
+    if a.states == "bf16":
+        model.to(torch.bfloat16)
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     called = prepared(model, job, a)
@@ -84,7 +87,7 @@ def main():
         if a.mode == "fsdp2":
             model.set_requires_gradient_sync(is_last)
         with called.no_sync() if syncs_alone else contextlib.nullcontext():
-            with torch.autocast(job.device.type, torch.bfloat16, enabled=a.mode == "ddp"):
+            with torch.autocast(job.device.type, torch.bfloat16, enabled=a.mode == "ddp" and a.states == "fp32"):
                 logits = called(batch[:, :-1])
             loss = loss_of(logits, batch[:, 1:])
             (loss / a.accumulate).backward()
@@ -101,7 +104,7 @@ def main():
     seconds = job.time_steps(a, step)
     words = ["torch", torch.__version__.partition("+")[0], a.mode, "compiled" if a.compile != "none" else "eager"]
     job.print_row(a, seconds, system=" ".join(words), strategy=a.mode, compile=a.compile, reshard=a.reshard, recompute=a.recompute,
-                  param_dtype="bf16", master_dtype="fp32", reduce_dtype="fp32", moment_dtype="fp32")
+                  param_dtype="bf16", master_dtype=a.states, reduce_dtype=a.states, moment_dtype=a.states)
     job.leave()
 
 

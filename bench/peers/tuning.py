@@ -21,13 +21,15 @@ def sizes(micro_batch, accumulate):
 def candidates(row, compile_modes=None):
     """Words of peers as a row has them, for the kinds of peers that this one has."""
     for base, settings in GRID.items():
-        if not any(words.startswith(base) for words in row.peers):
+        own = next((words for words in row.peers if words.startswith(base)), None)
+        if own is None:
             continue
+        states = ("--states", "bf16") if "--states bf16" in own else ()
         modes = compile_modes or settings["compile"]
         reshards = settings.get("reshard", ("yes",)) if row.gpus > 1 else ("yes",)  # alone, nothing is resharded
         for (micro_batch, accumulate), mode, reshard in itertools.product(sizes(row.micro_batch, row.accumulate), modes, reshards):
             words = [base, "--compile", mode, *(("--reshard", reshard) if "reshard" in settings else ()),
-                     "--micro-batch", str(micro_batch), "--accumulate", str(accumulate)]
+                     *states, "--micro-batch", str(micro_batch), "--accumulate", str(accumulate)]
             yield " ".join(words)
 
 

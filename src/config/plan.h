@@ -14,7 +14,7 @@
 namespace trireme::config {
 
 enum class Strategy : std::uint8_t { ddp, no_shard, zero1, zero2, zero3, shard_grad_op, full_shard, hybrid_shard };
-enum class Device : std::uint8_t { cpu, cuda };
+enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class MixedPrecision : std::uint8_t { no, bf16, fp16 };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class ElementType : std::uint8_t { fp32, bf16, fp16 };

@@ -72,13 +72,13 @@ std::vector<Key> training_size_keys() {
        .doc = "Compute threads of a rank on the CPU; bits hold for an equal number of them."},
       {.name = "training.device",
        .type = Type::choice,
-       .fallback = "cpu",
-       .choices = {"cpu", "cuda"},
-       .value_synonyms = {{"gpu", "cuda"}, {"auto", "cpu"}},
+       .fallback = "auto",
+       .choices = {"auto", "cpu", "cuda"},
+       .value_synonyms = {{"gpu", "cuda"}},
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::device>(),
-       .doc = "Where the computation runs: cuda: on the CUDA device of the rank's number on its machine, with several "
-              "ranks over NCCL, and without offloading as yet; auto is cpu as yet."},
+       .doc = "Where the computation runs. cuda: on the CUDA device of the rank's number on its machine, with several "
+              "ranks over NCCL; auto: that where the machine has CUDA devices, else cpu."},
       {.name = "training.mixed_precision",
        .type = Type::choice,
        .derive = [](const Plan& plan) -> Value {

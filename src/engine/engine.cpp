@@ -61,7 +61,7 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
              options.host_memory()),
       arena_(plan_.arena_bytes, options.device_memory()),
       host_arena_(plan_.host_arena_bytes, options.host_memory()),
-      copy_threads_(kernels::num_threads()),
+      copy_threads_(options.device < 0 ? kernels::num_threads() : options.host_threads),
       reduce_types_(reduce_types(chain, options)),
       loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");

@@ -32,7 +32,8 @@
 namespace trireme::engine {
 
 struct EngineOptions {
-  int device = -1;  // the CUDA device that it runs on; -1: the CPU
+  int device = -1;       // the CUDA device that it runs on; -1: the CPU
+  int host_threads = 1;  // beside a device: of the updates of what is in host memory
   MemoryKind device_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::device; }
   MemoryKind host_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::pinned; }
   BatchShape micro_batch;  // B, T

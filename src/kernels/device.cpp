@@ -16,6 +16,16 @@ SharedLibrary& file() {
   return cuda;
 }
 
+// What the CUDA runtime runs on. Looked for first: it is a small library, the others are not.
+SharedLibrary& driver() {
+  static SharedLibrary cuda("libcuda.so.1", "install NVIDIA's driver");
+  return cuda;
+}
+
+bool has_driver_and_library() {
+  return driver().load().empty() && file().load().empty();
+}
+
 // Loads it.
 const CudaLibrary& library() {
   static const CudaLibrary& table = *static_cast<const CudaLibrary*>(file().symbol("trireme_cuda_library"));
@@ -35,12 +45,13 @@ std::string cuda_version(int version) {
 }  // namespace
 
 int num_devices() {
-  if (!file().load().empty()) return 0;
+  if (!has_driver_and_library()) return 0;
   std::string why;
   return library().count_devices(&why);
 }
 
 std::string why_no_device() {
+  if (const std::string& error = driver().load(); !error.empty()) return "there is no driver of NVIDIA's: " + error;
   if (const std::string& error = file().load(); !error.empty()) return error;
   std::string why;
   library().count_devices(&why);
@@ -49,7 +60,7 @@ std::string why_no_device() {
 
 void need_device(const std::string& place, const std::string& what, const std::string& remedy) {
   if (num_devices() > 0) return;
-  if (file().load().empty()) check_driver(library().driver_version(), place);
+  if (has_driver_and_library()) check_driver(library().driver_version(), place);
   throw Error(3064, place, what + ", but there is no CUDA device here: " + why_no_device(), remedy);
 }
 

@@ -54,11 +54,13 @@ class Console : public Sink {
 }  // namespace
 
 std::string console_line(const StepRecord& record) {
+  const std::uint64_t on_device = record.device_memory_bytes;
   return fmt::format(
-      "step {}/{}  loss {:.4f}  lr {:.2e}  grad {:.2f} -> {:.2f}  {} tok/s  mem {:.0f} MB  data {:.1f} ms  left {}",
+      "step {}/{}  loss {:.4f}  lr {:.2e}  grad {:.2f} -> {:.2f}  {} tok/s  {}mem {:.0f} MB  data {:.1f} ms  left {}",
       record.step, record.total_steps, record.loss, record.learning_rate, record.gradient_norm,
-      record.clipped_gradient_norm, short_count(record.tokens_per_s), static_cast<double>(record.memory_bytes) / 1e6,
-      record.data_wait_seconds * 1e3, duration(record.seconds_left));
+      record.clipped_gradient_norm, short_count(record.tokens_per_s),
+      on_device == 0 ? "" : fmt::format("device {:.0f} MB  ", static_cast<double>(on_device) / 1e6),
+      static_cast<double>(record.memory_bytes) / 1e6, record.data_wait_seconds * 1e3, duration(record.seconds_left));
 }
 
 std::unique_ptr<Sink> make_console(std::int64_t log_interval) {

@@ -63,6 +63,7 @@ class JsonLines : public Sink {
               {"tokens", record.tokens},
               {"memory_bytes", record.memory_bytes},
               {"seconds_left", record.seconds_left}};
+    if (record.device_memory_bytes > 0) line["device_memory_bytes"] = record.device_memory_bytes;
     for (const auto& [kind, ms] : record.breakdown_ms) line["breakdown_ms"][kind] = ms;
     out_.write(line_of(line));
   }

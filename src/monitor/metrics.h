@@ -23,8 +23,9 @@ struct StepRecord {
   double loss_scale = 1;           // that the gradients were computed with; 1: none
   double tokens_per_s = 0;         // of padded samples: those with a label
   double step_seconds = 0, data_wait_seconds = 0;
-  std::uint64_t tokens = 0;        // consumed by the run so far, padding too
-  std::uint64_t memory_bytes = 0;  // resident set of this process
+  std::uint64_t tokens = 0;               // consumed by the run so far, padding too
+  std::uint64_t memory_bytes = 0;         // resident set of this process
+  std::uint64_t device_memory_bytes = 0;  // in use on its CUDA device, by whomever, a while ago; 0: it has none
   double seconds_left = 0;
   // Where asked for: milliseconds of this rank by kind of work, in order; those of lanes that overlap add up to more
   // than the step.
@@ -39,8 +40,9 @@ class Sink {
                                                         // "stop" | "error" | ...
 };
 
-// "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s"; every
-// log_interval steps and at the last one, on standard output. Events are left to whoever causes them.
+// "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s", with
+// "device 40589 MB" before mem where there is one; every log_interval steps and at the last one, on standard output.
+// Events are left to whoever causes them.
 std::unique_ptr<Sink> make_console(std::int64_t log_interval);
 std::string console_line(const StepRecord& record);
 

@@ -73,16 +73,19 @@ class TensorBoard : public Sink {
   }
 
   void step(const StepRecord& record) override {
-    const Scalar scalars[] = {{"train/loss", record.loss},
-                              {"train/learning_rate", record.learning_rate},
-                              {"train/grad_norm", record.gradient_norm},
-                              {"train/grad_norm_clipped", record.clipped_gradient_norm},
-                              {"train/loss_scale", record.loss_scale},
-                              {"train/epoch", record.epoch},
-                              {"speed/tokens_per_s", record.tokens_per_s},
-                              {"speed/step_seconds", record.step_seconds},
-                              {"speed/data_wait_seconds", record.data_wait_seconds},
-                              {"system/memory_bytes", static_cast<double>(record.memory_bytes)}};
+    std::vector<Scalar> scalars = {{"train/loss", record.loss},
+                                   {"train/learning_rate", record.learning_rate},
+                                   {"train/grad_norm", record.gradient_norm},
+                                   {"train/grad_norm_clipped", record.clipped_gradient_norm},
+                                   {"train/loss_scale", record.loss_scale},
+                                   {"train/epoch", record.epoch},
+                                   {"speed/tokens_per_s", record.tokens_per_s},
+                                   {"speed/step_seconds", record.step_seconds},
+                                   {"speed/data_wait_seconds", record.data_wait_seconds},
+                                   {"system/memory_bytes", static_cast<double>(record.memory_bytes)}};
+    if (record.device_memory_bytes > 0) {
+      scalars.push_back({"system/device_memory_bytes", static_cast<double>(record.device_memory_bytes)});
+    }
     write(scalars_event(now(), record.step, scalars));
   }
 

@@ -1,6 +1,10 @@
 #include "train/device.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
+#include "comm/collectives.h"
 #include "kernels/device.h"
 #include "kernels/kernels.h"
 
@@ -18,6 +22,13 @@ void check_capability(const std::string& place, int device) {
 }
 
 }  // namespace
+
+config::Plan with_device(config::Plan plan) {
+  config::Device& device = plan.training.device;
+  if (device != config::Device::automatic) return plan;
+  device = kernels::num_devices() > 0 ? config::Device::cuda : config::Device::cpu;
+  return plan;
+}
 
 std::string kernel_level_of(const config::Plan& plan) {
   if (plan.training.device == config::Device::cuda) return "cuda";
@@ -40,6 +51,19 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
                     std::to_string(devices) + "`); all ranks must see all of them in CUDA_VISIBLE_DEVICES");
   }
   check_capability(place, ranks.local_rank);
+}
+
+void check_same_device(const config::Plan& plan, comm::Communicator& comm) {
+  const config::Device mine = plan.training.device;
+  std::vector<config::Device> all(static_cast<std::size_t>(comm.world_size()));
+  comm::all_gather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const auto other = std::find_if(all.begin(), all.end(), [&](config::Device device) { return device != all[0]; });
+  if (other == all.end()) return;
+  const auto name = [](config::Device device) { return device == config::Device::cuda ? "cuda" : "cpu"; };
+  throw Error(3064, "training.device",
+              std::string("auto is ") + name(all[0]) + " on rank 0's machine, and " + name(*other) +
+                  " on that of rank " + std::to_string(other - all.begin()),
+              "say which: training.device=cpu, or cuda and a device for each rank");
 }
 
 bool uses_device(const std::string& device, int ranks) {

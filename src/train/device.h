@@ -3,17 +3,24 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/communicator.h"
 #include "config/plan.h"
 #include "train/batch.h"
 
 namespace trireme::train {
 
+// auto becomes what this machine has.
+config::Plan with_device(config::Plan plan);
+
+// Of a plan that says which.
 // What decides the bits of sums beside the number of threads: "avx512", "cuda".
 std::string kernel_level_of(const config::Plan& plan);
 
 // Throws Error TR3064 where the plan asks for devices and there is none for this rank, or one that the kernels do not
 // run on, TR3065 where the driver is too old.
 void check_device(const config::Plan& plan, const Ranks& ranks);
+// Error TR3064 on all ranks where their machines made different things of auto. A collective.
+void check_same_device(const config::Plan& plan, comm::Communicator& comm);
 
 // --device auto, cpu or cuda: whether `ranks` ranks of this machine run on CUDA devices, one each. Error TR3064 where
 // they must and there are too few, or one that the kernels do not run on, TR3065 where the driver is too old.

@@ -61,7 +61,7 @@ std::string describe_groups(const std::vector<StorageGroup>& groups) {
 
 RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int rank) {
   const int world_size = ranks.count;
-  config::Plan plan = given;
+  config::Plan plan = with_device(given);
   kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);

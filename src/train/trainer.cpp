@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/tokenizer.h"
+#include "kernels/device.h"
 #include "models/model.h"
 #include "train/data_sets.h"
 #include "train/freeze.h"
@@ -73,10 +74,11 @@ class KeyedBatches {
 }  // namespace
 
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
-    : plan_(plan), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
+    : plan_(with_device(plan)), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
   Ranks ranks(comm_.world_size(), "", options_.local_ranks);
   ranks.local_rank = options_.local_rank < 0 ? comm_.rank() % ranks.per_machine : options_.local_rank;
+  check_same_device(plan_, comm_);
   check_device(plan_, ranks);
   resumed_step_ = agree_on_checkpoint();
   model_ = open_model_source(plan_);
@@ -247,6 +249,16 @@ void Trainer::emit_end(const char* name) {
         {"shuffle", plan_.data.shuffle}});
 }
 
+// The driver takes its time to tell: asked where the console does, and at first.
+std::uint64_t Trainer::device_memory() {
+  const int device = run_.engine.device;
+  if (device < 0) return 0;
+  if (device_memory_ == 0 || step_ % plan_.monitor.log_interval == 0) {
+    device_memory_ = static_cast<std::uint64_t>(kernels::device_memory_in_use(device));
+  }
+  return device_memory_;
+}
+
 monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double learning_rate, double seconds) {
   // A slow first step should not spoil the time left; ten steps of memory smooth it.
   seconds_per_step_ = seconds_per_step_ == 0 ? seconds : 0.9 * seconds_per_step_ + 0.1 * seconds;
@@ -267,6 +279,7 @@ monitor::StepRecord Trainer::record_of(const engine::StepReport& report, double 
           .data_wait_seconds = loader_->last_wait_seconds(),
           .tokens = position_ * static_cast<std::uint64_t>(plan_.data.sequence_length),
           .memory_bytes = monitor::resident_bytes(),
+          .device_memory_bytes = device_memory(),
           .seconds_left = seconds_per_step_ * static_cast<double>(run_.total_steps - step_),
           .breakdown_ms = breakdown_of(report, seconds)};
 }

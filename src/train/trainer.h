@@ -78,6 +78,7 @@ class Trainer {
   void tell_overlap(const Overlap& overlap);           // of monitor.exposed_communication
   void write_trace(engine::StepReport report);         // of the step that monitor.trace_step asks for
   void tell_epoch(const monitor::StepRecord& record);  // where one ends
+  std::uint64_t device_memory();
   monitor::StepRecord record_of(const engine::StepReport& report, double learning_rate, double seconds);
   void tell_skip(const engine::StepReport& report);
   std::filesystem::path checkpoints() const { return plan_.output_dir / "checkpoints"; }
@@ -104,6 +105,7 @@ class Trainer {
   std::int64_t step_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   std::uint64_t position_ = 0;  // of the global sample order
   double seconds_per_step_ = 0;
+  std::uint64_t device_memory_ = 0;  // in use when it was last asked for
 };
 
 }  // namespace trireme::train

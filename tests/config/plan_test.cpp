@@ -131,7 +131,7 @@ TEST(Plans, FlagsThatAreOffSetNothing) {
 
 TEST(Plans, KeysOfLaterWorkMaySayOff) {
   const Plan plan = plan_of(kSmall +
-                            "  gradient_checkpointing: false\n  optimizer: AdamW\n  device: cpu\n"
+                            "  gradient_checkpointing: false\n  optimizer: AdamW\n  device: auto\n"
                             "distributed: {tp: 1, pp: 1.0, cp: 0x1, use_fsdp: off, offload_optimizer: none, backend: "
                             "gloo, deepspeed_config: }\n"
                             "checkpoint: {async: no}\nmonitor: {report_to: [], profile: no}\n");

@@ -30,6 +30,12 @@ TEST(ConsoleLine, IsTheFixedLineOfTheDocumentation) {
       "step 10/400  loss 3.2145  lr 1.00e-03  grad 2.31 -> 1.00  12.3k tok/s  mem 312 MB  data 0.1 ms  left 1m 32s");
 }
 
+TEST(ConsoleLine, TellsADevicesMemory) {
+  StepRecord record = sample();
+  record.device_memory_bytes = 40'589'000'000;
+  EXPECT_NE(console_line(record).find("12.3k tok/s  device 40589 MB  mem 312 MB"), std::string::npos);
+}
+
 TEST(ConsoleLine, ShortensCountsAndTimesOfEverySize) {
   const auto has = [](StepRecord record, const std::string& text) {
     EXPECT_NE(console_line(record).find(text), std::string::npos) << console_line(record) << " lacks " << text;

@@ -86,7 +86,7 @@ config::Plan tiny_plan(const TinyRun& run) {
       (run.steps > 0 ? "max_steps: " + std::to_string(run.steps) + ", " : std::string()) +
       "micro_batch_size: " + std::to_string(run.micro_batch_size) +
       ", global_batch_size: " + std::to_string(run.micro_batches * run.micro_batch_size) +
-      ", learning_rate: 3e-3, warmup_steps: 3, lr_scheduler: cosine, gradient_clipping: 1.0, seed: 11,\n"
+      ", device: cpu, learning_rate: 3e-3, warmup_steps: 3, lr_scheduler: cosine, gradient_clipping: 1.0, seed: 11,\n"
       "           reduce_each_micro_batch: " +
       (run.reduce_each_micro_batch ? "true" : "false") + ", mixed_precision: '" + (run.bf16 ? "bf16" : "no") + "'}\n";
   return config::parse_plan(yaml, "tiny.yaml", run.overrides);
