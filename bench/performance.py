@@ -33,7 +33,8 @@ To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Py
 train`, `gemm`, `attention` (each has `--help`). For a machine without a compiler `bench/gpu_pack FOLDER` makes a folder to carry, and
 `FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it. `trireme bench comm` times the collectives of
 training, and `bench/exercise_zero3` puts a model of 1.5 billion parameters through ZeRO-3 on two cards: memory, speed beside DDP and
-DeepSpeed, a checkpoint, SIGKILL, and the same bits after it.
+DeepSpeed, a checkpoint, SIGKILL, and the same bits after it. `bench/text_run` trains on real text on one card, beside the CPU and
+beside itself.
 
 **Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
 doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.
@@ -154,6 +155,7 @@ def section(name, card):
         "Attention, bf16, causal": [line for bench in named(card, "attention") for line in work_rows(bench)],
         "Collectives": [line for bench in named(card, "comm") for line in comm_rows(bench)],
         "ZeRO-3": [line for bench in named(card, "exercise") for line in check_rows(bench)],
+        "A run on text": [line for bench in named(card, "text") for line in check_rows(bench)],
         "Kernels": [row for bench in named(card, "kernels") for row in bench["rows"]],
         "Tests": list(card["tests"].values()),
     }

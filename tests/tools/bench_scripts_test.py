@@ -164,6 +164,18 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         self.assertIn("limit 0.001", lines["fits"][1])
         self.assertIn("less than 1000 of DDP", lines["tokens/s"][1])
 
+    def test_a_run_on_text_is_compared_with_the_cpus_with_itself_and_with_one_that_resumes(self):
+        output = self.folder / "text.json"
+        for bound, failed in ((None, []), (-1, ["follows the CPU"])):
+            command = [sys.executable, "-B", BENCH / "text_run", "--device", "cpu", "--steps", 4, "--threads", 1, "--output", output,
+                       *(() if bound is None else ("--bound", bound))]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"TRIREME_BUILD": str(BUILD)})
+            self.assertEqual((done.returncode, done.stderr), (1 if failed else 0, ""), done.stdout)
+            checks = json.loads(output.read_text(encoding="utf-8"))["checks"]
+            self.assertEqual([check["check"] for check in checks if not check["passed"]], failed)
+            self.assertIn("from step 2 on", checks[3]["words"])
+
     def test_a_run_with_other_bits_is_not_the_same(self):
         exercise = module("exercise_zero3")
         options = types.SimpleNamespace(model="tiny", seq=32, micro_batch=2, gpus=2)
@@ -180,7 +192,7 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
             header = json.dumps({"__metadata__": {"run_id": run}, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
             file = self.folder / "x.safetensors"
             file.write_bytes(len(header).to_bytes(8, "little") + header + data)
-            return exercise.digest(file)
+            return exercise.runs.digest(file)
 
         self.assertEqual(digest("one", b"1234"), digest("other", b"1234"))
         self.assertNotEqual(digest("one", b"1234"), digest("one", b"1235"))
@@ -291,9 +303,11 @@ class Page(unittest.TestCase):
                                                       row | {"beside_products": True, "seconds": 2e-4, "bus_bytes_per_s": 2.5e9}]}
         check = {"check": "fits", "passed": False, "words": "at most 13.1 GB"}
         exercise = {"bench": "exercise zero3", "model": "gpt2-xl", "gpus": 2, "checks": [check], "failure": "FAIL fits"}
-        page = self.page(a=self.result() | {"bench": [comm, exercise]})
+        text = {"bench": "text run", "model": "200 steps, bf16", "gpus": 1, "checks": [check | {"check": "repeats", "passed": True}]}
+        page = self.page(a=self.result() | {"bench": [comm, exercise, text]})
         self.assertIn("| 2 | all_gather | bfloat16 | 1048576 | 100.0 | 5.00 | 200.0 | 2.50 |", page)
         self.assertIn("| gpt2-xl | 2 | fits | FAIL | at most 13.1 GB |", page)
+        self.assertIn("| 200 steps, bf16 | 1 | repeats | PASS | at most 13.1 GB |", page)
 
     def test_cards_stand_apart_and_later_files_count(self):
         page = self.page(a=self.result(), b=self.result(tokens_per_s_per_gpu=55000.0), c=self.result(card="NVIDIA H100 80GB HBM3"))
