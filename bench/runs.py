@@ -37,15 +37,15 @@ def checked(command, timeout):
 
 
 def losses(folder):
-    """{step: loss} of a run; a step that was done twice, before and after a kill, must have had one."""
+    """{step: loss} of a run; a run that resumes drops what it had told of later steps."""
     found = {}
     for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         try:
             record = json.loads(line)
         except json.JSONDecodeError:  # the line that was being written when the process was killed
             continue
-        if "event" not in record and found.setdefault(record["step"], record["loss"]) != record["loss"]:
-            found[record["step"]] = None
+        if "event" not in record:
+            found[record["step"]] = record["loss"]
     return found
 
 

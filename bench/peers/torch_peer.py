@@ -31,7 +31,7 @@ class Recomputed(nn.Module):
 
 def sharded(model, job, a):
     mesh = torch.distributed.device_mesh.init_device_mesh(job.device.type, (job.ranks,))
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32 if a.states == "fp32" else torch.bfloat16)
     reshard = a.reshard == "yes"
     for block in model.blocks:
         # The last block's parameters are needed again at once.

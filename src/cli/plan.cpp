@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "schedule/draw.h"
+#include "train/device.h"
 #include "train/dry_run.h"
 #include "train/prediction.h"
 #include "train/rates_here.h"
@@ -46,9 +47,8 @@ PlanCommand parse_plan(Arguments arguments) {
                 "is " + std::to_string(command.rank) + ", but --ranks is " + std::to_string(command.ranks),
                 "ranks are counted from 0 to " + std::to_string(command.ranks - 1));
   }
-  command.plan = load_plan_of(app.get_name(), std::move(plan));
-  command.rates =
-      rates.empty() ? train::rates_here(command.plan.training.compute_threads) : schedule::read_rates(rates);
+  command.plan = train::with_device(load_plan_of(app.get_name(), std::move(plan)), {command.ranks});
+  command.rates = rates.empty() ? train::rates_here(command.plan) : schedule::read_rates(rates);
   return command;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/parse.h"
 #include "comm/job.h"
 #include "config/plan.h"
+#include "kernels/device.h"
 #include "train/dry_run.h"
 #include "train/trainer.h"
 
@@ -70,7 +71,8 @@ void check_environment(const TrainCommand& command, const comm::WorkerEnvironmen
 
 train::Ranks ranks_of(const comm::WorkerEnvironment& environment) {
   const bool is_alone = environment.world_size == 1 && environment.master_addr.empty() && environment.control_fd < 0;
-  return {environment.world_size, is_alone ? "no launcher" : "WORLD_SIZE", environment.local_world_size};
+  return {environment.world_size, is_alone ? "no launcher" : "WORLD_SIZE", environment.local_world_size,
+          environment.local_rank};
 }
 
 int train_as_rank(const config::Plan& plan, const comm::WorkerEnvironment& environment) {
@@ -107,6 +109,7 @@ void check_before_join(const TrainCommand& command, const comm::WorkerEnvironmen
 bool check_train(Arguments arguments, int world_size) {
   const TrainCommand command = parse_train(arguments);
   const std::string description = train::describe_run(command.plan, {world_size, "--nproc-per-node"}).text;
+  kernels::release_device();  // they are the workers'
   if (command.dry_run) {
     print(description);
     flush_output();

@@ -5,23 +5,9 @@
 #include "engine/on_device.h"
 
 namespace trireme::engine {
-namespace {
-
-// What is not there yet, at plan time and in words.
-void refuse_what_is_missing(const Chain& chain, const EngineOptions& options) {
-  const auto refuse = [](const char* what, const char* remedy) {
-    throw Error(2240, "device", std::string(what) + " does not run on CUDA devices yet", remedy);
-  };
-  const comm::ReduceTypes types = reduce_types(chain, options);
-  if (types.wire != types.slot && options.split.num_data_ranks > 1) {
-    refuse("sending gradients in another type than they are computed in", "leave reduce_dtype out");
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void Engine::move_to_device() {
-  refuse_what_is_missing(chain_, options_);
   device_ = std::make_unique<OnDevice>();
   const auto rounds = static_cast<std::int64_t>(options_.split.rounds());
   const auto bytes = static_cast<std::int64_t>(sizeof(Numbers)) + rounds * static_cast<std::int64_t>(sizeof(double));

@@ -103,7 +103,7 @@ Range ModelState::held(StateKind kind, int group) const {
   return spec.shards_parameters ? slice_of(group) : Range{0, groups_[group].numel};
 }
 
-// As Options::has_own_master() plans it.
+// Of trainable groups as Options::has_own_master() plans it.
 bool ModelState::weights_are_master(int group) const {
   const schedule::GroupSpec& spec = spec_.groups[group];
   return !spec.trainable || (chain_.compute_dtype == types_.master && (!spec.state_on_host || spec.weights_on_host));

@@ -317,6 +317,18 @@ void add_programs(StepPlan& plan, const EngineOptions& options, int rank) {
   plan.options.snapshots = rest;
 }
 
+// What is not there yet on devices.
+void refuse_what_is_missing(const comm::ReduceTypes& types, const StepPlan& plan) {
+  if (types.wire == types.slot) return;
+  for (const schedule::Instruction& instruction : plan.program().instructions) {
+    if (instruction.reduce != schedule::ReduceKind::reduce_scatter) continue;
+    throw Error(2240, "training.reduce_dtype",
+                "sending gradients in " + std::string(to_string(types.wire)) +
+                    ", which are computed in another type, does not run on CUDA devices yet",
+                "leave reduce_dtype out");
+  }
+}
+
 }  // namespace
 
 comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options) {
@@ -345,6 +357,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.options = schedule_options(chain, options, shard_ranks);
   add_programs(plan, options, rank);
   check_same_places(plan);
+  if (options.device >= 0) refuse_what_is_missing(reduce_types(chain, options), plan);
   plan.arena_bytes = std::max(plan.arena_bytes, evaluation_bytes(chain, plan, options.micro_batch));
   plan.memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::device, plan.arena_bytes);
   plan.host_memory_by_owner = memory_by_owner(plan.program(), schedule::Tier::host, plan.host_arena_bytes);

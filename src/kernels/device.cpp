@@ -23,7 +23,7 @@ SharedLibrary& driver() {
 }
 
 bool has_driver_and_library() {
-  return driver().load().empty() && file().load().empty();
+  return has_driver() && file().load().empty();
 }
 
 // Loads it.
@@ -43,6 +43,10 @@ std::string cuda_version(int version) {
 }
 
 }  // namespace
+
+bool has_driver() {
+  return driver().load().empty();
+}
 
 int num_devices() {
   if (!has_driver_and_library()) return 0;
@@ -77,6 +81,9 @@ DeviceFacts device_facts(int device) {
 }
 std::int64_t device_memory_in_use(int device) {
   return library().memory_in_use(device);
+}
+void release_device() {
+  if (num_devices() > 0) library().release_device();
 }
 std::byte* allocate_on_device(std::int64_t bytes) {
   return library().allocate(bytes);

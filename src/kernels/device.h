@@ -30,6 +30,7 @@ struct DeviceFacts {
 };
 
 // 0 where there is none; then why_no_device() says why.
+bool has_driver();  // NVIDIA's, of whatever version
 int num_devices();
 std::string why_no_device();
 // Throws where there is no device: Error TR3064, whose message is `what`, ", but there is no CUDA device here: " and
@@ -41,6 +42,10 @@ void check_driver(int version, const std::string& place);
 DeviceFacts device_facts(int device);
 // Of all processes together, with what driver and libraries take for themselves.
 std::int64_t device_memory_in_use(int device);
+
+// Gives back what this process has taken of the calling thread's device by being asked about it; a process that uses
+// devices afterwards begins anew.
+void release_device();
 
 // Memory of the calling thread's device, or of the host that the device reaches too (pinned); zeroed is neither.
 // Error TR1301 where there is not enough.

@@ -1,8 +1,6 @@
 // Stochastic rounding to bf16, one formula for all levels and devices: up with the probability that the bits which do
 // not fit make up of a unit, so that what is added in many small parts is not lost.
 #pragma once
-#include <bit>
-
 #include "base/random_formulas.h"
 #include "kernels/kernels.h"
 
@@ -27,7 +25,7 @@ TRIREME_FORMULA random_formulas::Words random_words(const StochasticRounding& r,
 TRIREME_FORMULA std::uint16_t round_stochastically(float x, const random_formulas::Words& words, int place) {
   const std::uint64_t word = place < 4 ? words.first : words.second;
   const auto random = static_cast<std::uint32_t>(word >> (place % 4 * 16)) & 0xffffu;
-  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const bool is_finite = (bits & 0x7f800000u) != 0x7f800000u;
   const std::uint32_t quiet = (bits & 0x007fffffu) != 0 ? 0x00400000u : 0;  // a NaN stays one without its lower bits
   return static_cast<std::uint16_t>((is_finite ? bits + random : bits | quiet) >> 16);

@@ -23,7 +23,7 @@ constexpr std::uint64_t kTokens = 1 << 20;   // that are drawn; a run begins ane
 constexpr double kPeakFlopsPerS = 989.4e12;  // of an H100 or H200, dense bf16: NVIDIA's data sheet
 constexpr const char* kHopper[] = {"H100", "H200"};
 
-config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder) {
+config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder, int ranks) {
   const ModelConfig config = known_model(run.model, run.sequence);
   const ModelShape shape = shape_of(config);
   const bool is_gpt2 = std::holds_alternative<Gpt2Config>(config);
@@ -39,7 +39,7 @@ config::Plan plan_of(const TrainingRun& run, const std::filesystem::path& folder
   yaml["training"] = {{"max_steps", run.warm_up + run.steps},
                       {"micro_batch_size", run.micro_batch},
                       {"gradient_accumulation_steps", run.accumulate},
-                      {"device", train::uses_device(run.device) ? "cuda" : "cpu"},
+                      {"device", train::uses_device(run.device, ranks) ? "cuda" : "cpu"},
                       {"mixed_precision", run.precision},
                       {"gradient_checkpointing", run.recompute},
                       {"learning_rate", 1e-4},
@@ -163,7 +163,7 @@ void prepare_training_run(const TrainingRun& run, int ranks, const std::filesyst
 
 Row measure_training(const TrainingRun& run, const std::filesystem::path& folder, comm::Communicator& comm,
                      int local_ranks) {
-  const config::Plan plan = plan_of(run, folder);
+  const config::Plan plan = plan_of(run, folder, local_ranks);
   const bool on_device = plan.training.device == config::Device::cuda;
   Observer seen{.device = on_device ? 0 : -1};
   {

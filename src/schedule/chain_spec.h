@@ -90,7 +90,7 @@ struct Options {
   std::int64_t wire_element_bytes = 4;     // of slots as reduce_scatter sends them
   std::int64_t accumulator_element_bytes = 4;
   std::int64_t state_bytes_per_element = 12;  // moments, and the master unless weights_are_master
-  bool weights_are_master = true;             // fp32 compute: units read the master weights themselves
+  bool weights_are_master = true;             // units read the master weights themselves: they have one type
   // Every STEP waits for REPORT, for a clip factor or a decision to skip. Otherwise those of state_on_host need no
   // NORM and run in a closed pass as soon as the group's sum is there, beside the rest of the backward.
   bool steps_wait = true;

@@ -12,9 +12,11 @@ namespace trireme::train {
 
 namespace {
 
+constexpr int kLeastCapability = 8;  // major: the oldest that libtrireme_cuda.so is compiled for
+
 void check_capability(const std::string& place, int device) {
   const kernels::DeviceFacts facts = kernels::device_facts(device);
-  if (facts.major >= 8) return;
+  if (facts.major >= kLeastCapability) return;
   throw Error(3064, place,
               facts.name + " has compute capability " + std::to_string(facts.major) + "." +
                   std::to_string(facts.minor) + "; the kernels need 8.0",
@@ -23,14 +25,28 @@ void check_capability(const std::string& place, int device) {
 
 }  // namespace
 
-config::Plan with_device(config::Plan plan) {
+int usable_devices() {
+  int count = 0;
+  for (const int devices = kernels::num_devices(); count < devices; ++count) {
+    if (kernels::device_facts(count).major < kLeastCapability) break;
+  }
+  return count;
+}
+
+config::Plan with_device(config::Plan plan, const Ranks& ranks, int devices) {
   config::Device& device = plan.training.device;
   if (device != config::Device::automatic) return plan;
-  device = kernels::num_devices() > 0 ? config::Device::cuda : config::Device::cpu;
+  device = devices >= ranks.per_machine ? config::Device::cuda : config::Device::cpu;
+  if (device == config::Device::cuda || !kernels::has_driver()) return plan;
+  const std::string why = devices > 0 ? std::to_string(ranks.per_machine) + " ranks on this machine, and " +
+                                            std::to_string(devices) + " usable CUDA device" + (devices > 1 ? "s" : "")
+                                      : "no usable CUDA device: " + kernels::why_no_device();
+  plan.notices.push_back("training.device=auto is cpu: " + why);
   return plan;
 }
 
 std::string kernel_level_of(const config::Plan& plan) {
+  TRIREME_CHECK(plan.training.device != config::Device::automatic, "the device is chosen first");
   if (plan.training.device == config::Device::cuda) return "cuda";
   return std::string(kernels::to_string(kernels::level()));
 }
@@ -48,7 +64,8 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
                     " ranks on this machine rank " + std::to_string(ranks.local_rank) + " sees " +
                     std::to_string(devices) + (devices == 1 ? " CUDA device" : " CUDA devices"),
                 "start as many ranks as there are devices (`trireme launch --nproc-per-node " +
-                    std::to_string(devices) + "`); all ranks must see all of them in CUDA_VISIBLE_DEVICES");
+                    std::to_string(devices) +
+                    "`), which must all be in CUDA_VISIBLE_DEVICES; or use training.device=cpu");
   }
   check_capability(place, ranks.local_rank);
 }

@@ -9,10 +9,15 @@
 
 namespace trireme::train {
 
-// auto becomes what this machine has.
-config::Plan with_device(config::Plan plan);
+// CUDA devices of this machine that the kernels run on, from the first on.
+int usable_devices();
 
-// Of a plan that says which.
+// auto becomes cuda where each of this machine's ranks has a usable device, else cpu; with a notice where the machine
+// looks as if it were meant to be cuda.
+config::Plan with_device(config::Plan plan, const Ranks& ranks, int devices = usable_devices());
+
+// The rest is of plans that say which.
+
 // What decides the bits of sums beside the number of threads: "avx512", "cuda".
 std::string kernel_level_of(const config::Plan& plan);
 

@@ -61,7 +61,7 @@ std::string describe_groups(const std::vector<StorageGroup>& groups) {
 
 RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int rank) {
   const int world_size = ranks.count;
-  config::Plan plan = with_device(given);
+  config::Plan plan = with_device(given, ranks);
   kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);
@@ -105,9 +105,10 @@ RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int r
     text += table_of(step.host_memory_by_owner);
     if (step.steps_early()) text += "  groups are updated during the backward: no clipping waits for the norm\n";
   }
-  if (step.updates_slices()) {
-    std::int64_t largest = 0;
-    for (const StorageGroup& group : step.groups) largest = std::max(largest, group.numel * 4);
+  const bool is_narrow = run.engine.master_dtype != DType::f32 || run.engine.moment_dtype != DType::f32;
+  if (step.updates_slices() || is_narrow || run.engine.device >= 0) {
+    std::int64_t largest = 0;  // in fp32, and what is narrow once more in the checkpoint's type
+    for (const StorageGroup& group : step.groups) largest = std::max(largest, group.numel * (is_narrow ? 6 : 4));
     text += fmt::format("  {:<28}{:>12}\n", "besides, while saving", mebibytes(largest));
   }
   return {std::move(text), std::move(step)};

@@ -12,9 +12,10 @@ schedule::RatesKey rates_key(int threads) {
           std::string(TRIREME_VERSION ", ") + std::string(to_string(kernels::level())) + " kernels"};
 }
 
-schedule::Rates rates_here(int threads) {
+schedule::Rates rates_here(const config::Plan& plan) {
+  if (plan.training.device == config::Device::cuda) return {};
   try {
-    return schedule::find_rates(rates_key(threads));
+    return schedule::find_rates(rates_key(plan.training.compute_threads));
   } catch (const Error& error) {
     log::warn(std::string("measured rates are left aside: ") + error.what());
     return {};

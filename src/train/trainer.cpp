@@ -73,11 +73,19 @@ class KeyedBatches {
 
 }  // namespace
 
+static Ranks ranks_of(const TrainerOptions& options) {
+  Ranks ranks(options.comm->world_size(), "", options.local_ranks);
+  ranks.local_rank = options.local_rank < 0 ? options.comm->rank() % ranks.per_machine : options.local_rank;
+  return ranks;
+}
+
 Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
-    : plan_(with_device(plan)), options_(options), comm_(*options.comm), train_data_(open_training_data(plan)) {
+    : plan_(with_device(plan, ranks_of(options))),
+      options_(options),
+      comm_(*options.comm),
+      train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
-  Ranks ranks(comm_.world_size(), "", options_.local_ranks);
-  ranks.local_rank = options_.local_rank < 0 ? comm_.rank() % ranks.per_machine : options_.local_rank;
+  const Ranks ranks = ranks_of(options_);
   check_same_device(plan_, comm_);
   check_device(plan_, ranks);
   resumed_step_ = agree_on_checkpoint();

@@ -27,7 +27,7 @@ void Trainer::tell_overlap(const Overlap& overlap) {
 // A trace that cannot be written costs the trace, not the run.
 void Trainer::write_trace(engine::StepReport report) {
   const engine::StepPlan& step = engine_->plan();
-  const schedule::Rates rates = rates_here(plan_.training.compute_threads);
+  const schedule::Rates rates = rates_here(plan_);
   const schedule::Program& program = step.programs[report.program];
   const schedule::Timeline planned = predict(step, rates, program).timeline;
   const schedule::Timeline measured = schedule::summarize(program, std::move(report.spans));

@@ -59,7 +59,6 @@ TEST(Collectives, AreTimedAloneAndBesideProductsForEachSize) {
   const std::vector<std::int64_t> sizes{4, 1001, 4 << 20};
   const auto rows = measure_two({.bytes = sizes, .seconds = 0.01}, false);
   expect_rows(rows, sizes);
-  EXPECT_LT(rows[0].seconds.median, rows[6].seconds.median) << "4 bytes take longer than 4 MiB";
 }
 
 // A sum of two ranks' equal numbers is twice them, however often it was made.
@@ -71,9 +70,9 @@ TEST(Collectives, RunOnNumbersThatStayWhatTheyAre) {
     timings[rank] = exchange.time(all_reduce, 1 << 12, 0.05);
     const auto values = measure::some_values<float>(1024);
     const auto* sums = reinterpret_cast<const float*>(exchange.sums().at(0));
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(sums[i], 2 * values[i]) << i;
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(sums[i], 2 * values[i]) << i;
     exchange.time(reduce_scatter, 1 << 12, 0.05);
-    for (std::size_t i = 0; i < 512; ++i) ASSERT_EQ(sums[i], 2 * values[512 * rank + i]) << rank << ", " << i;
+    for (std::size_t i = 0; i < 512; ++i) EXPECT_EQ(sums[i], 2 * values[512 * rank + i]) << rank << ", " << i;
   };
   std::thread other([&] { run(1); });
   run(0);

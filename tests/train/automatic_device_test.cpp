@@ -16,12 +16,22 @@ config::Plan plan_on(const std::string& device) {
   return tiny_plan({.output_dir = "run", .overrides = {"training.device=" + device}});
 }
 
-TEST(AutomaticDevice, IsWhatTheMachineHas) {
-  EXPECT_EQ(plan_on("auto").training.device, config::Device::automatic);
-  const config::Device here = kernels::num_devices() > 0 ? config::Device::cuda : config::Device::cpu;
-  EXPECT_EQ(train::with_device(plan_on("auto")).training.device, here);
-  EXPECT_EQ(train::with_device(plan_on("cpu")).training.device, config::Device::cpu);
-  EXPECT_EQ(train::with_device(plan_on("gpu")).training.device, config::Device::cuda);
+config::Plan chosen(const std::string& device, int ranks_here, int devices) {
+  return train::with_device(plan_on(device), {8, "", ranks_here}, devices);
+}
+
+TEST(AutomaticDevice, IsCudaWhereEachRankOfTheMachineHasADevice) {
+  using config::Device;
+  EXPECT_EQ(plan_on("auto").training.device, Device::automatic);
+  EXPECT_EQ(chosen("auto", 1, 0).training.device, Device::cpu);
+  EXPECT_EQ(chosen("auto", 1, 1).training.device, Device::cuda);
+  EXPECT_EQ(chosen("auto", 2, 1).training.device, Device::cpu);
+  EXPECT_EQ(chosen("auto", 2, 4).training.device, Device::cuda);
+  for (const int devices : {0, 8}) {  // what is said stays
+    EXPECT_EQ(chosen("cpu", 1, devices).training.device, Device::cpu);
+    EXPECT_EQ(chosen("gpu", 1, devices).training.device, Device::cuda);
+  }
+  EXPECT_EQ(chosen("auto", 2, 1).notices.size(), plan_on("auto").notices.size() + (kernels::has_driver() ? 1 : 0));
 }
 
 // Where there is none it is the run on the CPU, bit for bit, and one that may go on from its checkpoints.
@@ -29,7 +39,7 @@ TEST(AutomaticDevice, TrainsAsThatWhichItBecomes) {
   if (kernels::num_devices() > 0) GTEST_SKIP() << "this machine has CUDA devices";
   const TinyRun run{.steps = 3};
   EXPECT_EQ(train_tiny(with(run, {"training.device=auto"})).weights_digest, train_tiny(run).weights_digest);
-  config::Plan cpu = train::with_device(plan_on("auto"));
+  config::Plan cpu = train::with_device(plan_on("auto"), 1);
   EXPECT_EQ(config::numeric_digest(cpu), config::numeric_digest(plan_on("cpu")));
 }
 
@@ -47,6 +57,15 @@ TEST(AutomaticDevice, IsRefusedWhereMachinesDiffer) {
   for (const std::string& text : texts) {
     EXPECT_NE(text.find("auto is cpu on rank 0's machine, and cuda on that of rank 2"), std::string::npos) << text;
   }
+}
+
+class DeviceAutomatic : public ::testing::Test {};
+
+TEST_F(DeviceAutomatic, IsCudaWhereThereIsACard) {
+  if (kernels::num_devices() == 0) GTEST_SKIP() << "no CUDA device here: " << kernels::why_no_device();
+  const TinyRun run{.steps = 3};
+  EXPECT_EQ(train_tiny(with(run, {"training.device=auto"})).weights_digest,
+            train_tiny(with(run, {"training.device=cuda"})).weights_digest);
 }
 
 }  // namespace

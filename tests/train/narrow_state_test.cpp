@@ -66,10 +66,22 @@ TEST(NarrowState, MomentsAloneOrMastersAloneAreNarrowToo) {
     run.ranks = 3;
     expect_same_bits(run, serial);
   }
+  // Masters in bf16 on the host, apart from the weights, beside moments in fp32.
+  const TinyRun masters = with(wide, {"training.master_dtype=bf16"});
+  expect_same_bits(with(masters, {"distributed.offload_optimizer=cpu"}), train_tiny(masters));
   const TinyRun fp32{.micro_batches = 4, .steps = 5, .overrides = {"training.moment_dtype=bf16"}};
   TinyRun run = with(fp32, {"distributed.strategy=zero1"});
   run.ranks = 2;
   expect_same_bits(run, train_tiny(fp32));
+}
+
+// Replicas of slices are another order of the same sums: equal to themselves, and to each other.
+TEST(NarrowState, RepeatsItsBitsInReplicasOfSlices) {
+  TinyRun run = with(narrow({.ranks = 4, .micro_batches = 4, .steps = 5}),
+                     {"distributed.strategy=hybrid_shard", "distributed.dp_shard=2"});
+  const TinyResult once = train_tiny(run);
+  EXPECT_TRUE(once.all_ranks_equal);
+  EXPECT_EQ(train_tiny(run).weights_digest, once.weights_digest);
 }
 
 TEST(NarrowState, OtherSeedsRoundOtherwise) {

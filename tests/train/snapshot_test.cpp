@@ -55,18 +55,21 @@ const std::vector<Layout>& layouts() {
   return list;
 }
 
-TinyRun run_of(const Layout& layout, bool bf16) {
-  return {.ranks = layout.ranks,
-          .micro_batches = 6,
-          .steps = kSteps,
-          .tied = false,
-          .bf16 = bf16,
-          .overrides = layout.overrides};
+enum class Types : std::uint8_t { fp32, bf16, narrow };  // narrow: masters and moments too
+
+TinyRun run_of(const Layout& layout, Types types) {
+  TinyRun run{.ranks = layout.ranks,
+              .micro_batches = 6,
+              .steps = kSteps,
+              .tied = false,
+              .bf16 = types != Types::fp32,
+              .overrides = layout.overrides};
+  return types == Types::narrow ? with(run, {"training.master_dtype=bf16", "training.moment_dtype=bf16"}) : run;
 }
 
 // The same numbers on one rank.
-TinyRun serial_of(const Layout& layout, bool bf16) {
-  TinyRun run = run_of(layout, bf16);
+TinyRun serial_of(const Layout& layout, Types types) {
+  TinyRun run = run_of(layout, types);
   if (!layout.same_as_serial) return run;
   run.ranks = 1;
   std::erase_if(run.overrides, [](const std::string& text) { return text.starts_with("distributed."); });
@@ -142,18 +145,18 @@ void load(const checkpoint::Reader& reader, Engine& engine) {
   });
 }
 
-class Snapshots : public ::testing::TestWithParam<bool> {};
+class Snapshots : public ::testing::TestWithParam<Types> {};
 
 // Two steps later, whatever is pending, the checkpoint has every byte of one that a run made which stopped there; and
 // taking it changes nothing.
 TEST_P(Snapshots, GiveTheCheckpointOfARunThatStoppedThere) {
-  const bool bf16 = GetParam();
+  const Types types = GetParam();
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(layout.name);
     const TemporaryFolder folder;
-    const TinyRun run = run_of(layout, bf16);
+    const TinyRun run = run_of(layout, types);
     const EngineResult plain = run_engines({.run = run});
-    save_stopped(serial_of(layout, bf16), folder.path() / "stopped");
+    save_stopped(serial_of(layout, types), folder.path() / "stopped");
     const EngineResult taken = save_from_snapshot(run, folder.path() / "snapshot");
     EXPECT_EQ(taken.weights_digest, plain.weights_digest);
     EXPECT_TRUE(taken.all_ranks_equal);
@@ -182,8 +185,12 @@ TEST_P(Snapshots, RandomDelaysChangeNoBitOfThem) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Snapshots, ::testing::Values(false, true),
-                         [](const auto& info) { return info.param ? "bf16" : "fp32"; });
+std::string name_of(Types types) {
+  return types == Types::fp32 ? "fp32" : types == Types::bf16 ? "bf16" : "narrow";
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Snapshots, ::testing::Values(Types::fp32, Types::bf16, Types::narrow),
+                         [](const auto& info) { return name_of(info.param); });
 
 // What the readers of each rank saw, by step.
 using Digests = std::map<std::int64_t, std::map<int, std::string>>;
@@ -284,12 +291,13 @@ TEST(Snapshots, AreRefusedWhereNoneIsPlanned) {
   expect_error(1000, [&] { run_engines({.run = run, .snapshots = {1}}); });
 }
 
-// Twelve bytes for each parameter of this rank's slice, in host memory and there under a name of their own.
+// Twelve bytes for each parameter of this rank's slice, six where all are bf16, in host memory and there under a name
+// of their own.
 TEST(Snapshots, TakeThePlannedHostMemory) {
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(layout.name);
-    for (const bool bf16 : {false, true}) {
-      const TinyRun run = run_of(layout, bf16);
+    for (const Types types : {Types::fp32, Types::bf16, Types::narrow}) {
+      const TinyRun run = run_of(layout, types);
       std::map<bool, std::int64_t> device, host;
       for (const bool plans : {false, true}) {
         run_engines({.run =
@@ -308,7 +316,8 @@ TEST(Snapshots, TakeThePlannedHostMemory) {
                            device[plans] = plan.persistent_bytes, host[plans] = plan.host_bytes();
                            std::int64_t expected = 0;
                            for (const StorageGroup& group : plan.groups) {
-                             if (group.trainable) expected += group.numel / plan.options.shard_ranks() * 12;
+                             if (group.trainable)
+                               expected += group.numel / plan.options.shard_ranks() * (types == Types::narrow ? 6 : 12);
                            }
                            const auto& owners = plan.host_memory_by_owner;
                            EXPECT_EQ(owners.contains("snapshots"), plans);

@@ -56,6 +56,10 @@ int driver_version() {
   return version;
 }
 
+void release_device() {
+  TRIREME_CUDA(cudaDeviceReset());
+}
+
 int count_devices(std::string* why) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -250,6 +254,7 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .native_stream = cuda::native_stream,
                                        .copy = cuda::copy,
                                        .zero = cuda::zero,
+                                       .release_device = cuda::release_device,
                                        .fill_normal_rows = cuda::fill_normal_rows,
                                        .call_on_host = cuda::call_on_host,
                                        .f32 = &cuda::kFloatTable,

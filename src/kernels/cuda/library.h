@@ -44,6 +44,7 @@ struct CudaLibrary {
   void* (*native_stream)();
   void (*copy)(void* to, const void* from, std::int64_t bytes);
   void (*zero)(void* memory, std::int64_t bytes);
+  void (*release_device)();
   void (*fill_normal_rows)(const NormalRows& rows, DType dtype, void* out);
   void (*call_on_host)(std::function<void()> work);
 
