@@ -1,0 +1,79 @@
+#include "stand_in/memory.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme::stand_in {
+namespace {
+
+struct Block {
+  std::size_t size;
+  bool is_pinned;
+};
+
+std::mutex mutex;
+std::map<const std::byte*, Block, std::greater<>> blocks;  // by where they begin
+bool is_open = false;
+
+void protect(const std::byte* memory, const Block& block) {
+  if (block.is_pinned) return;
+  const int error = mprotect(const_cast<std::byte*>(memory), block.size, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  TRIREME_CHECK(error == 0, "mprotect failed");
+}
+
+std::byte* allocate(std::int64_t bytes, bool is_pinned) {
+  if (bytes == 0) return nullptr;
+  const Block block{static_cast<std::size_t>(bytes), is_pinned};
+  void* memory = mmap(nullptr, block.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TRIREME_CHECK(memory != MAP_FAILED, "mmap failed");
+  std::memset(memory, 0xff, block.size);
+  const std::lock_guard lock(mutex);
+  auto* begin = static_cast<std::byte*>(memory);
+  blocks[begin] = block;
+  protect(begin, block);
+  return begin;
+}
+
+}  // namespace
+
+std::byte* allocate(std::int64_t bytes) {
+  return allocate(bytes, false);
+}
+std::byte* allocate_pinned(std::int64_t bytes) {
+  return allocate(bytes, true);
+}
+void free(std::byte* memory) {
+  const std::lock_guard lock(mutex);
+  TRIREME_CHECK(blocks.contains(memory), "what is freed was not allocated");
+  munmap(memory, blocks[memory].size);
+  blocks.erase(memory);
+}
+
+std::int64_t bytes_in_use() {
+  const std::lock_guard lock(mutex);
+  std::int64_t bytes = 0;
+  for (const auto& [memory, block] : blocks) bytes += block.is_pinned ? 0 : static_cast<std::int64_t>(block.size);
+  return bytes;
+}
+
+bool device_reaches(const void* address) {
+  const std::lock_guard lock(mutex);
+  const auto* byte = static_cast<const std::byte*>(address);
+  const auto before = blocks.lower_bound(byte);
+  return before != blocks.end() && byte < before->first + before->second.size;
+}
+
+void let_reach_device(bool may) {
+  const std::lock_guard lock(mutex);
+  if (std::exchange(is_open, may) == may) return;
+  for (const auto& [memory, block] : blocks) protect(memory, block);
+}
+
+}  // namespace trireme::stand_in
