@@ -8,6 +8,7 @@
 #include "kernels/device.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
+#include "train/run_output.h"
 #include "train/tiny_run.h"
 
 namespace trireme::testing {
@@ -37,6 +38,16 @@ TEST_F(DeviceTraining, HasTheLossesOfTheCpu) {
     expect_near(device.losses, cpu.losses, 1e-5);
     expect_near(device.gradient_norms, cpu.gradient_norms, 1e-3);
   }
+}
+
+TEST_F(DeviceTraining, EvaluatesAsTheCpu) {
+  const TemporaryFolder folder;
+  const TinyRun cpu = with({.steps = 6, .output_dir = folder.path() / "cpu"}, {"training.eval_interval=2"});
+  TinyRun device = on_device(cpu);
+  device.output_dir = folder.path() / "device";
+  train_tiny(cpu), train_tiny(device);
+  ASSERT_EQ(evaluation_losses(cpu.output_dir).size(), 3u);
+  expect_near(evaluation_losses(device.output_dir), evaluation_losses(cpu.output_dir), 1e-5);
 }
 
 TEST_F(DeviceTraining, InBf16HasThemWithinItsRounding) {

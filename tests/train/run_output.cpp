@@ -28,4 +28,10 @@ std::vector<nlohmann::json> records_of(const std::filesystem::path& output_dir, 
   return records;
 }
 
+std::vector<double> evaluation_losses(const std::filesystem::path& output_dir) {
+  std::vector<double> losses;
+  for (const auto& record : records_of(output_dir, "eval")) losses.push_back(record.at("loss").get<double>());
+  return losses;
+}
+
 }  // namespace trireme::testing

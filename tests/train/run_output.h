@@ -13,5 +13,6 @@ std::map<std::string, std::vector<float>> saved_tensors(const std::filesystem::p
 
 // Of metrics.jsonl: the events of that name, or with "" the steps.
 std::vector<nlohmann::json> records_of(const std::filesystem::path& output_dir, const std::string& event);
+std::vector<double> evaluation_losses(const std::filesystem::path& output_dir);
 
 }  // namespace trireme::testing

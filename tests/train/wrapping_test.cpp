@@ -32,12 +32,6 @@ void expect_groups(const TinyRun& run, const Groups& expected, const std::string
   EXPECT_NE(text.find("storage groups     " + line + "\n"), std::string::npos) << text;
 }
 
-std::vector<double> evaluation_losses(const std::filesystem::path& output_dir) {
-  std::vector<double> losses;
-  for (const auto& record : records_of(output_dir, "eval")) losses.push_back(record.at("loss").get<double>());
-  return losses;
-}
-
 // Counted by hand: the tiny Llama's vocabulary of 257 is stored as 384 rows of 32; a block has qkv 64 x 32, output
 // 32 x 32, gate and up 96 x 32 and down 32 x 48, together 7,680, and two norms of 32, each stored in 256.
 TEST(Wrapping, GroupsOfTheLlamaAreThoseCountedByHand) {
