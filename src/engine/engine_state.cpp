@@ -135,6 +135,7 @@ std::span<const float> Engine::gather_to_first(std::span<const float> mine, int 
 
 std::optional<Snapshot> Engine::snapshot() {
   if (!snapshot_step_) return std::nullopt;
+  wait_for_device();  // a step comes back before its updates and their copies have ended
   return Snapshot(state_, *snapshot_step_, snapshot_readers_);
 }
 

@@ -213,6 +213,7 @@ const CudaLibrary trireme_cuda_library{
     .native_stream = stand_in::native_stream,
     .copy = stand_in::copy,
     .zero = stand_in::zero,
+    .release_device = [] {},
     .fill_normal_rows = stand_in::fill_normal_rows,
     .call_on_host = stand_in::call_on_host,
     .f32 = &stand_in::kTable<float>,

@@ -1,14 +1,17 @@
 // Snapshots: the state behind a step, bit for bit, while training goes on.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/failpoint.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "checkpoint/checkpoint.h"
+#include "kernels/device.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/engine_run.h"
@@ -56,6 +59,7 @@ const std::vector<Layout>& layouts() {
 }
 
 enum class Types : std::uint8_t { fp32, bf16, narrow };  // narrow: masters and moments too
+constexpr std::array kTypes{Types::fp32, Types::bf16, Types::narrow};
 
 TinyRun run_of(const Layout& layout, Types types) {
   TinyRun run{.ranks = layout.ranks,
@@ -145,29 +149,53 @@ void load(const checkpoint::Reader& reader, Engine& engine) {
   });
 }
 
-class Snapshots : public ::testing::TestWithParam<Types> {};
-
 // Two steps later, whatever is pending, the checkpoint has every byte of one that a run made which stopped there; and
 // taking it changes nothing.
-TEST_P(Snapshots, GiveTheCheckpointOfARunThatStoppedThere) {
-  const Types types = GetParam();
-  for (const Layout& layout : layouts()) {
-    SCOPED_TRACE(layout.name);
-    const TemporaryFolder folder;
-    const TinyRun run = run_of(layout, types);
-    const EngineResult plain = run_engines({.run = run});
-    save_stopped(serial_of(layout, types), folder.path() / "stopped");
-    const EngineResult taken = save_from_snapshot(run, folder.path() / "snapshot");
-    EXPECT_EQ(taken.weights_digest, plain.weights_digest);
-    EXPECT_TRUE(taken.all_ranks_equal);
-    const auto checkpoint = checkpoint_in(folder, "snapshot");
-    EXPECT_TRUE(data_of(checkpoint) == data_of(checkpoint_in(folder, "stopped")));
+void expect_the_checkpoint_of_a_run_that_stopped_there(const Layout& layout, Types types) {
+  SCOPED_TRACE(layout.name);
+  const TemporaryFolder folder;
+  const TinyRun run = run_of(layout, types);
+  const EngineResult plain = run_engines({.run = run});
+  save_stopped(serial_of(layout, types), folder.path() / "stopped");
+  const EngineResult taken = save_from_snapshot(run, folder.path() / "snapshot");
+  EXPECT_EQ(taken.weights_digest, plain.weights_digest);
+  EXPECT_TRUE(taken.all_ranks_equal);
+  const auto checkpoint = checkpoint_in(folder, "snapshot");
+  EXPECT_TRUE(data_of(checkpoint) == data_of(checkpoint_in(folder, "stopped")));
 
-    // And the run that goes on from it ends as the one that was never interrupted.
-    const checkpoint::Reader reader(checkpoint);
-    const EngineResult resumed =
-        run_engines({.run = run, .done = kStep, .begin = [&](Engine& engine, const Chain&) { load(reader, engine); }});
-    EXPECT_EQ(resumed.weights_digest, plain.weights_digest);
+  // And the run that goes on from it ends as the one that was never interrupted.
+  const checkpoint::Reader reader(checkpoint);
+  const EngineResult resumed =
+      run_engines({.run = run, .done = kStep, .begin = [&](Engine& engine, const Chain&) { load(reader, engine); }});
+  EXPECT_EQ(resumed.weights_digest, plain.weights_digest);
+}
+
+class Snapshots : public ::testing::TestWithParam<Types> {};
+
+TEST_P(Snapshots, GiveTheCheckpointOfARunThatStoppedThere) {
+  for (const Layout& layout : layouts()) expect_the_checkpoint_of_a_run_that_stopped_there(layout, GetParam());
+}
+
+// Those of a device are copies to host memory beside what it computes next.
+class DeviceSnapshots : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (kernels::num_devices() == 0) GTEST_SKIP() << "no CUDA device here: " << kernels::why_no_device();
+  }
+};
+
+const std::vector<Layout>& layouts_on_device() {
+  static const std::string device = "training.device=cuda", offload = "distributed.offload_optimizer=cpu";
+  static const std::vector<Layout> list = {
+      {"state on the device", 1, {device}},
+      {"state on the host", 1, {device, offload}, false},
+      {"state on the host, without clipping", 1, {device, offload, "training.gradient_clipping=0"}, false}};
+  return list;
+}
+
+TEST_F(DeviceSnapshots, GiveTheCheckpointOfARunThatStoppedThere) {
+  for (const Layout& layout : layouts_on_device()) {
+    for (const Types types : kTypes) expect_the_checkpoint_of_a_run_that_stopped_there(layout, types);
   }
 }
 
@@ -189,7 +217,7 @@ std::string name_of(Types types) {
   return types == Types::fp32 ? "fp32" : types == Types::bf16 ? "bf16" : "narrow";
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Snapshots, ::testing::Values(Types::fp32, Types::bf16, Types::narrow),
+INSTANTIATE_TEST_SUITE_P(Types, Snapshots, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return name_of(info.param); });
 
 // What the readers of each rank saw, by step.
@@ -239,6 +267,26 @@ TEST(Snapshots, StayAsTheyAreWhileTheNextStepRuns) {
     EXPECT_EQ(first.size(), 2u);
     EXPECT_EQ(first, again);
     EXPECT_NE(first[2], first[5]);
+  }
+}
+
+TEST_F(DeviceSnapshots, AreWholeAsSoonAsTheyAreGiven) {
+  for (const Layout& layout : layouts_on_device()) {
+    SCOPED_TRACE(layout.name);
+    std::map<std::int64_t, std::set<std::string>> seen;
+    run_engines({.run = run_of(layout, Types::bf16),
+                 .change = plan_snapshots,
+                 .snapshots = {1, 4},
+                 .after_step = [&](Engine& engine, const Chain&, comm::Communicator&, std::int64_t) {
+                   const std::optional<Snapshot> snapshot = engine.snapshot();
+                   if (!snapshot) return;
+                   const int num_groups = static_cast<int>(engine.plan().groups.size());
+                   seen[snapshot->step()].insert(digest_of(*snapshot, num_groups));
+                 }});
+    ASSERT_EQ(seen.size(), 2u);
+    EXPECT_EQ(seen[1].size(), 1u);
+    EXPECT_EQ(seen[4].size(), 1u);
+    EXPECT_NE(seen[1], seen[4]);
   }
 }
 
@@ -296,7 +344,7 @@ TEST(Snapshots, AreRefusedWhereNoneIsPlanned) {
 TEST(Snapshots, TakeThePlannedHostMemory) {
   for (const Layout& layout : layouts()) {
     SCOPED_TRACE(layout.name);
-    for (const Types types : {Types::fp32, Types::bf16, Types::narrow}) {
+    for (const Types types : kTypes) {
       const TinyRun run = run_of(layout, types);
       std::map<bool, std::int64_t> device, host;
       for (const bool plans : {false, true}) {
