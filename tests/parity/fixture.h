@@ -35,14 +35,14 @@ class Parity : public ::testing::TestWithParam<DType> {
  protected:
   DType dtype() const { return GetParam(); }
   // Of ||a - b|| / ||b|| for one layer or unit. bf16: its unit roundoff is 2^-9 = 0.002, and a unit rounds a dozen
-  // partial results, whose errors stay where the sum cancels. Sixty seeds showed at most 1e-15, 1e-6 and 0.036; of
-  // 250 others some reach 0.07. fp16 has three bits more, an eighth of the error.
+  // partial results. Sixty seeds showed at most 1e-15, 1e-6 and 0.036 where no sum cancels (cost_of_rounding). fp16 has
+  // three bits more, an eighth of the error.
   double bound() const {
     switch (dtype()) {
       case DType::f64: return 1e-9;
       case DType::f32: return 1e-5;
-      case DType::f16: return 0.12 / 8;
-      default: return 0.12;
+      case DType::f16: return 0.06 / 8;
+      default: return 0.06;
     }
   }
 
@@ -81,6 +81,35 @@ class Parity : public ::testing::TestWithParam<DType> {
   }
   void expect_near(const Gradient& gradient, const Value& expected, const std::string& what, int units = 1) {
     expect_near(gradient.read(), gradient.after(expected), what, units);
+  }
+
+  // Where sums cancel, what rounding costs is no matter of the code: of each gradient the change, in the reference,
+  // where all parameters are rounded once more, up or down by chance (the larger of two). 0 in more than 16 bits.
+  template <class Reference>
+  std::vector<double> cost_of_rounding(const std::vector<Value>& parameters, const Derivative& expected,
+                                       const Reference& reference) const {
+    std::vector<double> costs(expected.gradients.size());
+    if (size_of(dtype()) > 2) return costs;
+    const double unit = dtype() == DType::bf16 ? 0x1p-8 : 0x1p-11;
+    Random random(seed_ + 1);  // of its own: the cases stay what they are
+    for (int i = 0; i < 2; ++i) {
+      std::vector<Value> rounded = parameters;
+      for (Value& value : rounded) {
+        for (double& element : value.data) element *= 1 + (random.below(2) == 0 ? unit : -unit);
+      }
+      const Derivative other = reference(rounded);
+      for (std::size_t k = 0; k < costs.size(); ++k) {
+        costs[k] = std::max(costs[k], relative_difference(other.gradients[k], expected.gradients[k]));
+      }
+    }
+    return costs;
+  }
+  // Up to that cost, twice, is right as well: what is computed is rounded too. A quarter of it was seen in such cases.
+  void expect_near(const Value& value, const Value& expected, const std::string& what, int units, double cost) {
+    EXPECT_LE(relative_difference(value, expected), std::max(bound() * units, 2 * cost)) << what;
+  }
+  void expect_near(const Gradient& gradient, const Value& expected, const std::string& what, int units, double cost) {
+    expect_near(gradient.read(), gradient.after(expected), what, units, cost);
   }
 
   const std::uint64_t seed_ = testing::test_seed();

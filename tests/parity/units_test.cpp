@@ -61,7 +61,9 @@ TEST_P(Units, Block) {
     const Batch batch = c.inputs.batch();
     const std::vector<Value> parameters = random_parameters(chain.parameters, unit.parameters(), dtype(), random_);
     const Value x = normal({batch.shape.tokens(), c.config.hidden_size}), dy = normal(x.sizes);
-    const Derivative expected = block(c.config, c.inputs, x, parameters, dy);
+    const auto reference = [&](const std::vector<Value>& of) { return block(c.config, c.inputs, x, of, dy); };
+    const Derivative expected = reference(parameters);
+    const std::vector<double> costs = cost_of_rounding(parameters, expected, reference);
 
     const std::vector<Buffer> weights = buffers_of(parameters, dtype());
     const std::vector<Tensor> p = tensors_of(weights);
@@ -80,11 +82,12 @@ TEST_P(Units, Block) {
 
     expect_near(output.read(), expected.value, "output", units);
     EXPECT_EQ(again.read().data, output.read().data) << "evaluation computes something else than training";
-    expect_near(grad_input.read(), expected.gradients[0], "input", units);
+    expect_near(grad_input.read(), expected.gradients[0], "input", units, costs[0]);
     for (std::size_t i = 0; i < gradients.all.size(); ++i) {
       const std::string& name = chain.parameters[unit.parameters()[i]].name;
       if (bf16_cannot_tell(dtype(), c.config, name)) continue;
-      expect_near(gradients.all[i], expected.gradients[i + 1], name, units * cancellation(dtype(), c.config, name));
+      expect_near(gradients.all[i], expected.gradients[i + 1], name, units * cancellation(dtype(), c.config, name),
+                  costs[i + 1]);
     }
   });
 }
@@ -97,7 +100,9 @@ TEST_P(Units, Head) {
     const std::vector<Value> parameters = random_parameters(chain.parameters, unit.parameters(), dtype(), random_);
     const Value x = normal({batch.shape.tokens(), c.config.hidden_size});
     const double scale = 0.125;
-    const Derivative expected = head(c.config, c.inputs, x, parameters, scale);
+    const auto reference = [&](const std::vector<Value>& of) { return head(c.config, c.inputs, x, of, scale); };
+    const Derivative expected = reference(parameters);
+    const std::vector<double> costs = cost_of_rounding(parameters, expected, reference);
 
     const std::vector<Buffer> weights = buffers_of(parameters, dtype());
     const std::vector<Tensor> p = tensors_of(weights);
@@ -113,9 +118,9 @@ TEST_P(Units, Head) {
     EXPECT_EQ(trained.weight,
               std::count_if(c.inputs.labels.begin(), c.inputs.labels.end(), [](int l) { return l >= 0; }));
     expect_near(Value{{}, {trained.sum}}, expected.value, "loss");
-    expect_near(grad_input.read(), expected.gradients[0], "input");
-    expect_near(gradients.all[0], expected.gradients[1], "norm");
-    expect_near(gradients.all[1], expected.gradients[2], "matrix");
+    expect_near(grad_input.read(), expected.gradients[0], "input", 1, costs[0]);
+    expect_near(gradients.all[0], expected.gradients[1], "norm", 1, costs[1]);
+    expect_near(gradients.all[1], expected.gradients[2], "matrix", 1, costs[2]);
   });
 }
 
@@ -211,7 +216,9 @@ TEST_P(Units, WholeModel) {
     std::vector<int> all(chain.parameters.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     const std::vector<Value> parameters = random_parameters(chain.parameters, all, dtype(), random_);
-    const Derivative expected = llama(c.config, c.inputs, parameters, 0.5);
+    const auto reference = [&](const std::vector<Value>& of) { return llama(c.config, c.inputs, of, 0.5); };
+    const Derivative expected = reference(parameters);
+    const std::vector<double> costs = cost_of_rounding(parameters, expected, reference);
     const int units = kUnitsThereAndBack * roundings(dtype(), c.config);
 
     const std::vector<Buffer> weights = buffers_of(parameters, dtype());
@@ -223,7 +230,8 @@ TEST_P(Units, WholeModel) {
     for (std::size_t i = 0; i < gradients.all.size(); ++i) {
       const std::string& name = chain.parameters[i].name;
       if (bf16_cannot_tell(dtype(), c.config, name)) continue;
-      expect_near(gradients.all[i], expected.gradients[i], name, units * cancellation(dtype(), c.config, name));
+      expect_near(gradients.all[i], expected.gradients[i], name, units * cancellation(dtype(), c.config, name),
+                  costs[i]);
     }
   });
 }
@@ -252,7 +260,9 @@ TEST_P(Units, WholeGpt2) {
     std::vector<int> all(chain.parameters.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
     const std::vector<Value> parameters = random_parameters(chain.parameters, all, dtype(), random_);
-    const Derivative expected = gpt2(config, c.inputs, parameters, 0.5);
+    const auto reference = [&](const std::vector<Value>& of) { return gpt2(config, c.inputs, of, 0.5); };
+    const Derivative expected = reference(parameters);
+    const std::vector<double> costs = cost_of_rounding(parameters, expected, reference);
 
     const std::vector<Buffer> weights = buffers_of(parameters, dtype());
     ModelRun run(chain, weights, batch, dtype());
@@ -261,7 +271,7 @@ TEST_P(Units, WholeGpt2) {
 
     expect_near(Value{{}, {result.sum}}, expected.value, "loss");
     for (std::size_t i = 0; i < gradients.all.size(); ++i) {
-      expect_near(gradients.all[i], expected.gradients[i], chain.parameters[i].name, kUnitsThereAndBack);
+      expect_near(gradients.all[i], expected.gradients[i], chain.parameters[i].name, kUnitsThereAndBack, costs[i]);
     }
   });
 }
@@ -270,7 +280,8 @@ TEST_P(Units, WholeGpt2) {
 // requires_grad=False.
 TEST_P(Units, WholeModelsWithFrozenParameters) {
   const auto expect_rest = [&](const Case& c, const Chain& chain, const std::vector<Value>& parameters,
-                               const Derivative& expected, const std::vector<bool>& frozen, bool add, int units) {
+                               const Derivative& expected, const std::vector<double>& costs,
+                               const std::vector<bool>& frozen, bool add, int units) {
     const std::vector<Buffer> weights = buffers_of(parameters, dtype());
     ModelRun run(chain, weights, c.inputs.batch(), dtype());
     const Gradients gradients(expected, 0, dtype(), add, random_);
@@ -279,7 +290,8 @@ TEST_P(Units, WholeModelsWithFrozenParameters) {
     for (std::size_t i = 0; i < gradients.all.size(); ++i) {
       const std::string& name = chain.parameters[i].name;
       if (frozen[i] || bf16_cannot_tell(dtype(), c.config, name)) continue;
-      expect_near(gradients.all[i], expected.gradients[i], name, units * cancellation(dtype(), c.config, name));
+      expect_near(gradients.all[i], expected.gradients[i], name, units * cancellation(dtype(), c.config, name),
+                  costs[i]);
     }
   };
   for_each_case([&](Case c, bool add) {
@@ -303,10 +315,14 @@ TEST_P(Units, WholeModelsWithFrozenParameters) {
         frozen[i] = i + 1 < all.size() && (before || random_.below(4) == 0);
       }
       const std::vector<Value> parameters = random_parameters(chain.parameters, all, dtype(), random_);
-      const Derivative expected =
-          is_gpt2 ? gpt2(small, c.inputs, parameters, 0.5, frozen) : llama(c.config, c.inputs, parameters, 0.5, frozen);
+      const auto reference = [&](const std::vector<Value>& of) {
+        return is_gpt2 ? gpt2(small, c.inputs, of, 0.5, frozen) : llama(c.config, c.inputs, of, 0.5, frozen);
+      };
+      const Derivative expected = reference(parameters);
+      const std::vector<double> costs = cost_of_rounding(parameters, expected, reference);
       if (is_gpt2) c.config = {};
-      expect_rest(c, chain, parameters, expected, frozen, add, kUnitsThereAndBack * roundings(dtype(), c.config));
+      expect_rest(c, chain, parameters, expected, costs, frozen, add,
+                  kUnitsThereAndBack * roundings(dtype(), c.config));
     }
   });
 }
