@@ -5,7 +5,6 @@
 #include "engine/on_device.h"
 
 namespace trireme::engine {
-namespace {}  // namespace
 
 void Engine::move_to_device() {
   device_ = std::make_unique<OnDevice>();
