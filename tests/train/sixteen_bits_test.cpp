@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "support/temporary_folder.h"
-#include "train/tiny_run.h"
+#include "train/same_bits.h"
 
 namespace trireme::testing {
 namespace {
@@ -14,13 +14,6 @@ TinyRun in(const char* precision, TinyRun run, const std::vector<std::string>& m
   run.overrides.insert(run.overrides.begin(), std::string("training.mixed_precision=") + precision);
   run.overrides.insert(run.overrides.end(), more.begin(), more.end());
   return run;
-}
-
-void expect_same_bits(const TinyResult& result, const TinyResult& serial) {
-  EXPECT_EQ(result.losses, serial.losses);
-  EXPECT_EQ(result.gradient_norms, serial.gradient_norms);
-  EXPECT_EQ(result.weights_digest, serial.weights_digest);
-  EXPECT_TRUE(result.all_ranks_equal);
 }
 
 class SixteenBits : public ::testing::TestWithParam<const char*> {};
