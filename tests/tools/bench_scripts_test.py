@@ -17,6 +17,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 SOURCE, BUILD = map(pathlib.Path, sys.argv[1:3])
 BENCH = SOURCE / "bench"
@@ -43,6 +44,12 @@ def program(path, text):
     path.write_text(text, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
+
+
+def is_alive(process):
+    with contextlib.suppress(FileNotFoundError):
+        return pathlib.Path(f"/proc/{process}/stat").read_text(encoding="ascii").split()[2] != "Z"
+    return False
 
 
 class Scripts(unittest.TestCase):
@@ -212,6 +219,36 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         counts, _ = gpu_suite.run_tests(self.folder, "dies", ["A.one", "A.two"], timeout=60)
         self.assertEqual((counts["passed"], counts["failed"], counts["ended"]), (0, 2, -11))
         self.assertIn("an illegal address", counts["output"])
+
+    def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
+        gpu_suite = module("gpu_suite")
+        child = self.folder / "child"
+        hangs = program(self.folder / "hangs", f"#!/bin/sh\nsetsid sleep 600 &\necho $! > {child}\necho began\nwait\n")
+        output, ended = gpu_suite.run_limited(self.folder, [hangs], timeout=3)
+        self.assertEqual((output, ended), (b"began\n", "took longer than 3 s"))
+        self.assertFalse(is_alive(int(child.read_text(encoding="ascii"))))
+
+    def test_each_kernel_test_is_sanitized_by_itself(self):
+        gpu_suite = module("gpu_suite")
+        tests = self.folder / "build/tests"
+        tests.mkdir(parents=True)
+        program(tests / gpu_suite.KERNEL_TESTS, "#!/bin/sh\nexit 1\n")
+        report = {"testsuites": [{"name": "A", "testsuite": [{"name": "test", "result": "COMPLETED"}]}]}
+        (self.folder / "report").write_text(json.dumps(report), encoding="utf-8")
+        # Of a test it finds as many hazards as its name ends with, and writes the report as the test would.
+        program(self.folder / "compute-sanitizer", f"""#!/bin/sh
+for word; do case $word in
+  --gtest_filter=*) test=${{word#*=}};;
+  --gtest_output=*) cp {self.folder}/report "${{word#*:}}";;
+esac; done
+[ $test = A.ends ] && exit 77
+echo "RACECHECK SUMMARY: ${{test#A.}} hazards displayed"
+""")
+        path = os.environ["PATH"]
+        with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{path}"}):
+            total = gpu_suite.sanitize(self.folder, "racecheck", ["A.0", "A.2", "A.ends"], timeout=60)
+        self.assertEqual((total["passed"], total["failed"], total["errors"]), (3, 0, 2))
+        self.assertEqual(list(total["unclean"]), ["A.2", "A.ends"])
 
     def test_a_packed_build_runs_its_tests_and_says_where_there_is_no_card(self):
         if not (BUILD / "libtrireme_cuda.so").exists():
