@@ -26,8 +26,8 @@ attention have the model's shapes and run hot, in turn; every byte that must be 
 It is of one GPU by itself: what GPUs exchange is not in it.
 
 Speeds are medians over the steps after a warm-up, in brackets the tenth and the ninetieth percentile. Peak memory is all that is in use
-on the card, with what driver and libraries take. First step: from process start to the end of the first step, with warm caches and, where
-it was the first program of its call, cold.
+on the card, with what driver and libraries take; planned is what the plan says before the run, with what the driver held then. First step:
+from process start to the end of the first step, with warm caches and, where it was the first program of its call, cold.
 
 To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
 train`, `gemm`, `attention` (each has `--help`). For a machine without a compiler `bench/gpu_pack FOLDER` makes a folder to carry, and
@@ -55,6 +55,14 @@ def ratio(row, key):
     return f"{row['tokens_per_s_per_gpu'] / row[key]:.3f}" if key in row else ""
 
 
+def planned(row):
+    """What a plan says, with what driver and libraries held before the run."""
+    if not row.get("planned_memory_bytes"):
+        return ""
+    total = row["planned_memory_bytes"] + row["memory_before_bytes"]
+    return f"{total / 2**30:.1f} ({100 * (total / row['peak_memory_bytes'] - 1):+.1f} %)"
+
+
 def training_row(row):
     cold = f" / {row['first_step_cold_s']:.1f}" if "first_step_cold_s" in row else ""
     return {
@@ -75,6 +83,7 @@ def training_row(row):
         "of peer": ratio(row, "peer_tokens_per_s_per_gpu"),
         "MFU": f"{row['mfu']:.3f} of {row['peak_flops_per_s'] / 1e12:g} TFLOP/s" if "mfu" in row else "",
         "peak GiB": f"{row['peak_memory_bytes'] / 2**30:.1f}",
+        "planned GiB": planned(row),
         "first step s": f"{row['first_step_s']:.1f}{cold}",
     }
 

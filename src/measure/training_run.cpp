@@ -62,7 +62,7 @@ std::optional<double> peak_of(const std::string& card) {
 struct Observer {
   int device = -1;
   std::vector<double> ends;
-  std::int64_t peak_bytes = 0;
+  std::int64_t bytes_before = 0, planned_bytes = 0, peak_bytes = 0;  // before: with the driver's, without a run's
   double first_loss = 0, last_loss = 0;
 
   void see(const monitor::StepRecord& record) {
@@ -71,10 +71,9 @@ struct Observer {
     last_loss = record.loss;
     // Nothing is allocated in a step but by libraries, in their first.
     if (device >= 0 && record.step > 2) return;
-    const std::int64_t bytes =
-        device >= 0 ? kernels::device_memory_in_use(device) : static_cast<std::int64_t>(record.memory_bytes);
-    peak_bytes = std::max(peak_bytes, bytes);
+    peak_bytes = std::max(peak_bytes, device >= 0 ? in_use() : static_cast<std::int64_t>(record.memory_bytes));
   }
+  std::int64_t in_use() const { return kernels::device_memory_in_use(device); }
   std::vector<double> seconds(std::int64_t warm_up) const {
     std::vector<double> steps;
     for (auto i = static_cast<std::size_t>(warm_up); i < ends.size(); ++i) steps.push_back(ends[i] - ends[i - 1]);
@@ -116,6 +115,8 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"tokens_per_s_per_gpu", speed(step.median)},
           {"tokens_per_s_per_gpu_spread", {speed(step.high), speed(step.low)}},
           {"peak_memory_bytes", seen.peak_bytes},
+          {"memory_before_bytes", seen.bytes_before},
+          {"planned_memory_bytes", seen.planned_bytes},
           {"first_step_s", seen.ends.front() - run.started},
           {"first_loss", seen.first_loss},
           {"last_loss", seen.last_loss},
@@ -166,6 +167,7 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
   const config::Plan plan = plan_of(run, folder, local_ranks);
   const bool on_device = plan.training.device == config::Device::cuda;
   Observer seen{.device = on_device ? 0 : -1};
+  if (on_device) seen.bytes_before = seen.in_use();
   {
     train::Trainer trainer(plan, {.comm = &comm,
                                   .local_ranks = local_ranks,
@@ -173,6 +175,7 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
                                   .saves = false,
                                   .model = known_model(run.model, run.sequence),
                                   .on_step = [&](const monitor::StepRecord& record) { seen.see(record); }});
+    seen.planned_bytes = trainer.engine().plan().bytes();
     trainer.run();
   }
   if (comm.rank() != 0) return {};

@@ -48,6 +48,7 @@ TEST_F(Bench, TrainsAKnownModelAndWritesARow) {
   EXPECT_GE(spread[1], row["tokens_per_s_per_gpu"]);
   EXPECT_GT(spread[0], 0);
   EXPECT_GT(row["peak_memory_bytes"], 1 << 20);
+  EXPECT_GT(row["planned_memory_bytes"], 1 << 20);
   // A random model knows nothing of 500 ids that come at random: ln(500) = 6.21.
   EXPECT_NEAR(row["first_loss"], 6.21, 0.1);
   EXPECT_GT(row["first_step_s"], 0.01);

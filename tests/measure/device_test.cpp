@@ -54,6 +54,7 @@ TEST_F(DeviceMeasurement, TrainsAKnownModel) {
   EXPECT_EQ(row["card"], kernels::device_facts(0).name);
   EXPECT_NEAR(row["first_loss"], 6.21, 0.1);  // ln(500)
   EXPECT_GT(row["peak_memory_bytes"], 1 << 20);
+  EXPECT_GT(row["planned_memory_bytes"], 1 << 20);
   EXPECT_LE(row["peak_memory_bytes"], kernels::device_facts(0).memory_bytes);
 }
 

@@ -309,6 +309,7 @@ class Page(unittest.TestCase):
            "tokens_per_step": 16384, "strategy": "ddp", "param_dtype": "bf16", "master_dtype": "fp32", "reduce_dtype": "fp32",
            "moment_dtype": "fp32", "recompute": "none", "clip": 1.0, "steps": 50, "tokens_per_s_per_gpu": 50000.0,
            "tokens_per_s_per_gpu_spread": [49000.0, 51000.0], "floor_tokens_per_s_per_gpu": 62500.0, "peak_memory_bytes": 2**35,
+           "memory_before_bytes": 2**29, "planned_memory_bytes": 31 * 2**30,
            "first_step_s": 2.0, "first_step_cold_s": 9.0, "mfu": 0.415, "peak_flops_per_s": 989.4e12, "peer": "torch ddp",
            "peer_tokens_per_s_per_gpu": 40000.0, "peers": []}
 
@@ -329,7 +330,7 @@ class Page(unittest.TestCase):
         page = self.page(a=self.result())
         self.assertNotIn("Nothing has been measured yet", page)
         for cell in ("50.0k (49.0k-51.0k)", "| 62.5k | 0.800 |", "torch ddp: 40.0k | 1.250 |", "0.415 of 989.4 TFLOP/s",
-                     "| 32.0 | 2.0 / 9.0 |"):
+                     "| 32.0 | 31.5 (-1.6 %) | 2.0 / 9.0 |"):
             self.assertIn(cell, page)
 
     def test_collectives_and_the_exercise_stand_beside_each_other(self):
