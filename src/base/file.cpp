@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -163,6 +164,13 @@ void create_file_exclusive(const fs::path& path, std::string_view bytes) {
     ::unlink(path.c_str());
     throw;
   }
+}
+
+fs::path cache_folder() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache != nullptr && *cache != 0) return fs::path(cache) / "trireme";
+  if (home != nullptr && *home != 0) return fs::path(home) / ".cache/trireme";
+  return {};
 }
 
 void fsync_file(const fs::path& path) {

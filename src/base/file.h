@@ -25,6 +25,10 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
 // The same but by link(2): fails with Error TR5010 if path exists already. The commit record of checkpoints.
 void create_file_exclusive(const std::filesystem::path& path, std::string_view bytes);
 
+// Where what was measured on this machine is kept: trireme below $XDG_CACHE_HOME or ~/.cache. Empty where there is
+// neither; it need not exist.
+std::filesystem::path cache_folder();
+
 void fsync_file(const std::filesystem::path& path);
 void fsync_directory(const std::filesystem::path& path);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chain/tensor.h"
+#include "kernels/products.h"
 #include "layout/parameter.h"
 
 namespace trireme {
@@ -129,6 +130,8 @@ class Unit {
   virtual const std::vector<int>& parameters() const = 0;          // indices into the model's parameter list
   virtual BoundarySpec output(const BatchShape& shape) const = 0;  // empty for the head
   virtual UnitCost describe(Phase phase, const BatchShape& shape) const = 0;
+  // The matrix products of forward and backward, those of the head's loss().
+  virtual std::vector<kernels::Product> products(const BatchShape&) const { return {}; }
   // Bytes that this unit keeps of a sequence of so many tokens for those that follow (keys and values): a prefix of
   // what it keeps of a longer one.
   virtual std::int64_t cache_bytes(std::int64_t tokens) const;

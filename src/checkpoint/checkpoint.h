@@ -52,6 +52,7 @@ struct Manifest {
   int compute_threads = 1;
   std::string optimizer = "adamw";  // whose arrays the tensors are; manifests that do not say it are of adamw
   std::string kernel_level;
+  std::string products;  // on devices: how their matrix products were computed, as train/product_ways.h says it
   int world_size = 1;
   double loss_scale = 1;                   // of the step after
   std::int64_t loss_scale_good_steps = 0;  // since the last overflow

@@ -141,6 +141,7 @@ std::string to_json_text(const Manifest& manifest) {
                          {"loss_scale_good_steps", manifest.loss_scale_good_steps},
                          {"loss_scale_hysteresis", manifest.loss_scale_hysteresis},
                          {"good_steps", manifest.good_steps}};
+  if (!manifest.products.empty()) record["products"] = manifest.products;
   ordered_json tensors = ordered_json::array();
   for (const LogicalState& tensor : manifest.tensors) tensors.push_back(to_json(tensor));
   record["tensors"] = std::move(tensors);
@@ -176,6 +177,7 @@ Manifest parse_manifest(const std::string& text, const std::string& place) {
   manifest.compute_threads = static_cast<int>(fields.integer("compute_threads", 1, kMaxInt));
   if (record.contains("optimizer")) manifest.optimizer = fields.text("optimizer");
   manifest.kernel_level = fields.text("kernel_level");
+  if (record.contains("products")) manifest.products = fields.text("products");
   manifest.world_size = static_cast<int>(fields.integer("world_size", 1, kMaxInt));
   manifest.loss_scale = fields.number("loss_scale");
   if (record.contains("loss_scale_hysteresis")) {

@@ -175,6 +175,14 @@ void broadcast(Communicator& comm, std::span<std::byte> bytes, int root) {
   wait_all(sends);
 }
 
+std::string broadcast_text(Communicator& comm, std::string text) {
+  std::uint64_t size = text.size();
+  broadcast(comm, std::as_writable_bytes(std::span(&size, 1)), 0);
+  text.resize(size);
+  broadcast(comm, std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
 void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all) {
   const int me = comm.rank(), world_size = comm.world_size();
   TRIREME_CHECK(all.size() == mine.size() * world_size, "all_gather: the result holds one part per rank");

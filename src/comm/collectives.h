@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "comm/communicator.h"
 #include "layout/dtype.h"
@@ -10,6 +11,7 @@ namespace trireme::comm {
 
 void barrier(Communicator& comm);
 void broadcast(Communicator& comm, std::span<std::byte> bytes, int root);
+std::string broadcast_text(Communicator& comm, std::string text);  // rank 0's, on every rank
 // mine.size() bytes of each rank, in rank order, into all (world_size * mine.size()); mine may be its own place in all.
 void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
 

@@ -45,6 +45,16 @@ std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, s
   return std::max({scratch(N, O, I), scratch(N, I, O), scratch(O, I, N), scratch(I, O, N)});
 }
 
+std::array<kernels::Product, 3> linear_products(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O,
+                                                bool input_major, bool has_bias) {
+  const std::int64_t ldw = input_major ? O : I;
+  const std::int64_t dx_columns = input_major ? I : O, dw_columns = input_major ? O : I;  // of x or dy, of the other
+  return {kernels::Product{dtype, dtype, false, !input_major, has_bias, N, O, I, I, ldw, O},
+          kernels::Product{dtype, dtype, false, input_major, false, N, I, O, O, ldw, I},
+          kernels::Product{dtype, dtype, true, false, false, dx_columns, dw_columns, N, dx_columns, dw_columns,
+                           dw_columns}};
+}
+
 void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& addend) {
   linear_forward(x, LinearWeights{w, {}}, y, addend);
 }

@@ -1,6 +1,9 @@
 // y = x @ w^T (+ bias). x [N, I], w [O, I] or, input-major, [I, O] (GPT-2's files have it so), bias [O], y [N, O].
 #pragma once
+#include <array>
+
 #include "chain/unit.h"
+#include "kernels/products.h"
 
 namespace trireme {
 
@@ -20,6 +23,10 @@ void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeigh
 
 // What the products of such a layer, forward and backward, take beside their operands at most.
 std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads);
+
+// These products: of the forward, of the input's gradient, of the weight's.
+std::array<kernels::Product, 3> linear_products(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O,
+                                                bool input_major, bool has_bias);
 
 // The same for w [O, I] without a bias.
 void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& addend = {});

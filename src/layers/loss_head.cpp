@@ -65,6 +65,17 @@ std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, in
   return std::max(linear, kernels::product_scratch(dtype, false, shape.rows, shape.C, rows, threads));
 }
 
+std::vector<kernels::Product> loss_head_products(const LossHeadShape& shape, DType dtype) {
+  std::vector<kernels::Product> products;
+  for (const std::int64_t rows : {std::min(shape.N, shape.chunk_rows), shape.N % shape.chunk_rows}) {
+    if (rows == 0) continue;
+    auto of_chunk = linear_products(dtype, rows, shape.C, shape.rows, false, false);
+    if (sums_in_float(shape, dtype)) of_chunk.back().result = DType::f32;
+    products.insert(products.end(), of_chunk.begin(), of_chunk.end());
+  }
+  return products;
+}
+
 void loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,
                        const std::int32_t* labels, double* sum, const LossHeadWorkspace& workspace) {
   kernels::zero(sum, sizeof(*sum));

@@ -2,6 +2,7 @@
 // logits of a whole micro-batch never exist.
 #pragma once
 #include "chain/unit.h"
+#include "kernels/products.h"
 #include "layers/memory.h"
 
 namespace trireme {
@@ -22,6 +23,8 @@ struct LossHeadWorkspace {
 };
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype);
 std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, int threads);  // of the matrix products
+
+std::vector<kernels::Product> loss_head_products(const LossHeadShape& shape, DType dtype);  // forward and backward
 
 // *sum: of the losses over rows with a label (>= 0, below V). hidden [N, C].
 void loss_head_forward(const LossHeadShape& shape, const Tensor& hidden, const Tensor& weight,

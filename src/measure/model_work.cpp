@@ -10,6 +10,7 @@
 #include "layers/linear.h"
 #include "layers/memory.h"
 #include "layout/float16.h"
+#include "train/product_ways.h"
 
 namespace trireme::measure {
 namespace {
@@ -21,6 +22,10 @@ struct Work {
   WorkRow row;
   std::function<void()> run;
 };
+
+bool is_input_major(const ModelShape& shape, const Product& product) {
+  return shape.input_major && std::string_view(product.name) != "head";
+}
 
 // Works and the memory that they work on, which goes with this.
 class Works {
@@ -57,7 +62,7 @@ class Works {
 
   void add_products() {
     for (const Product& p : products_of(shape_, options_.micro_batch.tokens())) {
-      const bool input_major = shape_.input_major && std::string_view(p.name) != "head";
+      const bool input_major = is_input_major(shape_, p);
       LinearWeights w;
       w.weight =
           input_major ? filled(kWeightScale, {p.inputs, p.outputs}) : filled(kWeightScale, {p.outputs, p.inputs});
@@ -133,12 +138,31 @@ class Works {
 
 }  // namespace
 
+namespace {
+
+// In the ways in which a run computes them.
+void choose_products(const ModelShape& shape, const WorkOptions& options) {
+  std::vector<kernels::Product> all;
+  for (const Product& p : products_of(shape, options.micro_batch.tokens())) {
+    const bool input_major = is_input_major(shape, p);
+    const auto own = linear_products(DType::bf16, p.rows, p.inputs, p.outputs, input_major, false);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  std::vector<std::string> notices;
+  kernels::choose_products(train::find_product_ways(all, {}, notices).of(all));
+}
+
+}  // namespace
+
 std::vector<WorkRow> measure_work(const ModelShape& shape, const WorkOptions& options) {
-  if (options.on_device) kernels::use_device(0);
-  const Works works(shape, options);
   std::optional<kernels::Stream> stream;
   std::optional<kernels::OnStream> on;
-  if (options.on_device) on.emplace(stream.emplace());
+  if (options.on_device) {
+    kernels::use_device(0);
+    on.emplace(stream.emplace());
+    if (options.products) choose_products(shape, options);
+  }
+  const Works works(shape, options);
   std::vector<std::function<void()>> runs;
   for (const Work& work : works.all()) runs.push_back(work.run);
   const kernels::Stream* where = stream ? &*stream : nullptr;

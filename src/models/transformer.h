@@ -1,6 +1,7 @@
 // The three kinds of unit that every transformer here is made of: the families are facts, not classes. Internal to
 // models/: others see Unit.
 #pragma once
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,7 @@ class TransformerBlock final : public TransformerUnit {
  public:
   TransformerBlock(const TransformerFacts& facts, BlockFacts block, std::string name, std::vector<int> parameters);
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
+  std::vector<kernels::Product> products(const BatchShape& shape) const override;
   std::int64_t cache_bytes(std::int64_t tokens) const override;
   void forward(const ForwardArguments& arguments) const override;
   void backward(const BackwardArguments& arguments) const override;
@@ -125,6 +127,8 @@ class TransformerBlock final : public TransformerUnit {
   Branch branch2(const Saved& saved) const {
     return {block_.post_mlp_norm, saved.branch2, saved.branch2_norm, branch2_stream_};
   }
+  struct Linear;
+  std::array<Linear, 4> linears(const AttentionShape& shape) const;
   std::int64_t library_bytes(const BatchShape& shape) const;
   Saved place_saved(MemoryLayout& memory, const BatchShape& shape) const;
   Workspace place_workspace(MemoryLayout& memory, Phase phase, const BatchShape& shape) const;
@@ -158,6 +162,7 @@ class TransformerHead final : public TransformerUnit {
       : TransformerUnit(facts, std::move(name), std::move(parameters)), norm_(norm), matrix_(matrix) {}
   BoundarySpec output(const BatchShape&) const override { return {}; }
   UnitCost describe(Phase phase, const BatchShape& shape) const override;
+  std::vector<kernels::Product> products(const BatchShape& shape) const override;
   void check(const Batch& batch) const override;
   void loss(const LossArguments& arguments) const override;
   void logits(const ForwardArguments& arguments, std::span<const std::int64_t> positions, float* out) const override;

@@ -127,13 +127,30 @@ UnitCost TransformerBlock::describe(Phase phase, const BatchShape& shape) const 
   return cost;
 }
 
+struct TransformerBlock::Linear {
+  Slot slot;
+  std::int64_t in, out;
+};
+
+std::array<TransformerBlock::Linear, 4> TransformerBlock::linears(const AttentionShape& a) const {
+  return {Linear{block_.qkv, facts_.C, a.qkv_width()}, Linear{block_.attention_output, a.H * a.D, facts_.C},
+          Linear{block_.mlp_up, facts_.C, facts_.mlp.up_width(facts_.F)}, Linear{block_.mlp_down, facts_.F, facts_.C}};
+}
+
+std::vector<kernels::Product> TransformerBlock::products(const BatchShape& shape) const {
+  std::vector<kernels::Product> all;
+  for (const auto& [slot, in, out] : linears(attention_shape(shape))) {
+    const auto own = linear_products(facts_.dtype, shape.tokens(), in, out, facts_.input_major, slot.bias >= 0);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
 // The largest of its matrix products, all of which the backward has, and the forward some.
 std::int64_t TransformerBlock::library_bytes(const BatchShape& shape) const {
   const AttentionShape a = attention_shape(shape);
-  const std::int64_t heads = a.H * a.D, up = facts_.mlp.up_width(facts_.F);
   std::int64_t most = attention_scratch_bytes(a, facts_.dtype, facts_.threads);
-  for (const auto& [in, out] : {std::pair(facts_.C, a.qkv_width()), std::pair(heads, facts_.C), std::pair(facts_.C, up),
-                                std::pair(facts_.F, facts_.C)}) {
+  for (const auto& [slot, in, out] : linears(a)) {
     most = std::max(most, linear_scratch_bytes(facts_.dtype, shape.tokens(), in, out, facts_.threads));
   }
   return most;

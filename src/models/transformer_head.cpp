@@ -68,6 +68,10 @@ UnitCost TransformerHead::describe(Phase phase, const BatchShape& shape) const {
   return cost;
 }
 
+std::vector<kernels::Product> TransformerHead::products(const BatchShape& shape) const {
+  return loss_head_products(loss_shape(shape), facts_.dtype);
+}
+
 void TransformerHead::loss(const LossArguments& arguments) const {
   const Batch& batch = arguments.batch;
   const LossHeadShape shape = loss_shape(batch.shape);

@@ -1,12 +1,12 @@
 #include "schedule/rates.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 
@@ -180,17 +180,10 @@ std::string to_json(const Rates& rates, const std::string& machine) {
 }
 
 std::filesystem::path rates_file(const RatesKey& key) {
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (cache != nullptr && *cache != 0) {
-    folder = cache;
-  } else if (home != nullptr && *home != 0) {
-    folder = std::filesystem::path(home) / ".cache";
-  } else {
-    return {};
-  }
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return {};
   const std::string text = key.processor + "\n" + std::to_string(key.threads) + "\n" + key.build;
-  return folder / "trireme" / ("rates-" + digest(std::string_view(text)).substr(0, 16) + ".json");
+  return folder / ("rates-" + digest(std::string_view(text)).substr(0, 16) + ".json");
 }
 
 Rates find_rates(const RatesKey& key) {

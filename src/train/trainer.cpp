@@ -96,6 +96,7 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
                                   : nullptr);
   if (model_) check_tokenizer(*model_, train_data_, run_.notices);
   chain_ = make_training_chain(run_, run_.notices);
+  if (run_.engine.device >= 0) choose_products();
   if (plan_.monitor.exposed_communication > 0) overlap_ = measure_overlap_of_run();
   engine_ = std::make_unique<engine::Engine>(chain_, run_.engine, comm_);
   if (resumed_ != nullptr) {
@@ -114,6 +115,22 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
 }
 
 Trainer::~Trainer() = default;
+
+// Before the engine takes its memory.
+void Trainer::choose_products() {
+  kernels::use_device(run_.engine.device);
+  const kernels::Stream stream;
+  const kernels::OnStream on(stream);
+  ProductWays known;
+  if (resumed_ != nullptr && !resumed_->manifest().products.empty()) {
+    known = parse_product_ways(resumed_->manifest().products, "the checkpoint's manifest");
+  }
+  products_ = agree_on_products(products_of(chain_, run_.engine.micro_batch), known, comm_, run_.notices);
+  if (!known.library.empty() && known.library != products_.library) {
+    run_.notices.push_back("the checkpoint was made with " + known.library + ", not " + products_.library +
+                           ": sums may differ in the last bit");
+  }
+}
 
 // On the batches of the first step.
 Overlap Trainer::measure_overlap_of_run() {

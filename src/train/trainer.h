@@ -24,6 +24,7 @@
 #include "monitor/metrics.h"
 #include "train/model_source.h"
 #include "train/overlap.h"
+#include "train/product_ways.h"
 #include "train/resolve.h"
 #include "train/state_reader.h"
 
@@ -60,6 +61,7 @@ class Trainer {
 
  private:
   std::optional<std::int64_t> agree_on_checkpoint();  // step to resume from; loads nothing yet
+  void choose_products();
   void load(const checkpoint::Reader& reader);
   void begin();  // what a start writes: the attempt, resolved plan, tokenizer, logs
   void begin_attempt();
@@ -93,6 +95,7 @@ class Trainer {
   std::optional<ModelSource> model_;
   ResolvedRun run_;
   Chain chain_;
+  ProductWays products_;            // on devices
   std::optional<Overlap> overlap_;  // until it is told
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<data::Loader> loader_;

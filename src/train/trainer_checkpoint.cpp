@@ -24,16 +24,6 @@ std::string new_run_id() {
   return id;
 }
 
-// Rank 0's words, on every rank.
-std::string broadcast_text(comm::Communicator& comm, const std::string& text) {
-  std::uint64_t size = text.size();
-  comm::broadcast(comm, std::as_writable_bytes(std::span(&size, 1)), 0);
-  std::string out = text;
-  out.resize(size);
-  comm::broadcast(comm, std::as_writable_bytes(std::span(out)), 0);
-  return out;
-}
-
 bool all_ranks(comm::Communicator& comm, bool mine) {
   const char vote = mine ? 1 : 0;
   std::string votes(static_cast<std::size_t>(comm.world_size()), 0);
@@ -54,7 +44,7 @@ std::optional<std::int64_t> Trainer::agree_on_checkpoint() {
     }
     found["rejected"] = rejected;
   }
-  found = nlohmann::json::parse(broadcast_text(comm_, found.dump()));
+  found = nlohmann::json::parse(comm::broadcast_text(comm_, found.dump()));
   std::vector<std::string> reasons = found["rejected"];
   for (const auto& [step, folder] : found["steps"].get<std::vector<std::pair<std::int64_t, std::string>>>()) {
     std::string reason;
@@ -121,7 +111,7 @@ void Trainer::begin_attempt() {
     if (run_id_.empty()) run_id_ = new_run_id();
     start = {{"run_id", run_id_}, {"attempt", checkpoint::begin_attempt(checkpoints(), run_id_, step_)}};
   }
-  start = nlohmann::json::parse(broadcast_text(comm_, start.dump()));
+  start = nlohmann::json::parse(comm::broadcast_text(comm_, start.dump()));
   run_id_ = start["run_id"];
   attempt_ = start["attempt"];
 }
@@ -141,6 +131,7 @@ checkpoint::Manifest Trainer::manifest() const {
   manifest.compute_threads = plan_.training.compute_threads;
   manifest.optimizer = optim::optimizer_of(run_.engine.optimizer).name;
   manifest.kernel_level = kernel_level_of(plan_);
+  if (!products_.library.empty()) manifest.products = to_json_text(products_);
   manifest.world_size = comm_.world_size();
   manifest.good_steps = step_ - skipped_steps_;
   manifest.loss_scale = engine_->loss_scale().scale;
@@ -178,7 +169,7 @@ void Trainer::save() {
   }
   if (engine_->plan().updates_slices()) {
     state.read_the_rest();
-    const std::string told = broadcast_text(comm_, failure ? failure->what() : "");
+    const std::string told = comm::broadcast_text(comm_, failure ? failure->what() : "");
     if (!failure && !told.empty()) failure = Error(5012, "rank 0", "could not save: " + told);
   }
   if (failure) throw *failure;

@@ -1,5 +1,8 @@
 // Products on a device beside those of the CPU.
+#include <gmock/gmock.h>
+
 #include "device/support.h"
+#include "kernels/products.h"
 
 namespace trireme::kernels {
 namespace {
@@ -108,6 +111,50 @@ TEST_F(DeviceGemm, AddsWhatLiesElsewhereAndABias) {
     compare_addends<float>(numbers, m, n, k);
     compare_addends<bfloat16>(numbers, m, n, k);
     compare_addends<float16>(numbers, m, n, k);
+  }
+}
+
+// The product of compare_addends.
+template <class T>
+Product product_of(std::int64_t m, std::int64_t n, std::int64_t k, bool has_bias) {
+  constexpr DType kType = std::is_same_v<T, float>      ? DType::f32
+                          : std::is_same_v<T, bfloat16> ? DType::bf16
+                                                        : DType::f16;
+  return {kType, kType, false, true, has_bias, m, n, k, k, k, n};
+}
+
+TEST_F(DeviceGemm, HasThemInEachWayThatTheLibraryKnows) {
+  Numbers numbers;
+  SCOPED_TRACE(numbers.seed());
+  constexpr std::int64_t m = 96, n = 136, k = 160;
+  for (int way = 0; way < 9; ++way) {
+    SCOPED_TRACE(way);
+    ProductChoices choices;
+    for (const bool has_bias : {false, true}) {
+      for (const Product& product : {product_of<float>(m, n, k, has_bias), product_of<bfloat16>(m, n, k, has_bias),
+                                     product_of<float16>(m, n, k, has_bias)}) {
+        choices[product] = way;
+      }
+    }
+    choose_products(choices);
+    compare_addends<float>(numbers, m, n, k);
+    compare_addends<bfloat16>(numbers, m, n, k);
+    compare_addends<float16>(numbers, m, n, k);
+  }
+  choose_products({});
+}
+
+TEST_F(DeviceGemm, TheFastestWayIsMeasured) {
+  EXPECT_THAT(product_library(), ::testing::HasSubstr(device_facts(0).name));
+  Product weight = product_of<bfloat16>(1024, 768, 2048, false);
+  weight.result = DType::f32;
+  weight.a_transposed = true, weight.b_transposed = false, weight.lda = 1024, weight.ldb = 768;
+  for (const Product& product :
+       {product_of<bfloat16>(2048, 2304, 768, true), product_of<float>(512, 512, 512, false), weight}) {
+    SCOPED_TRACE(to_string(product));
+    const std::int64_t before = device_memory_in_use(0);
+    EXPECT_THAT(measure_product(product), ::testing::AllOf(::testing::Ge(0), ::testing::Lt(8)));
+    EXPECT_LE(device_memory_in_use(0), before + (64 << 20)) << "but for code and cuBLAS's own";
   }
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/library.h"
 
 #include <cstring>
+#include <mutex>
 #include <type_traits>
 #include <vector>
 
@@ -124,10 +125,31 @@ constexpr FlatTable kFlatTable = {.adamw = kIssued<&FlatTable::adamw>,
                                   .set_update = kIssued<&FlatTable::set_update>,
                                   .first_in_window = kIssued<&FlatTable::first_in_window>};
 
+std::mutex choices_mutex;
+ProductChoices choices;
+void choose_products(const ProductChoices& chosen) {
+  const std::lock_guard lock(choices_mutex);
+  choices = chosen;
+}
+
+// Where any product is named, all must be.
+void need_named(const Product& product) {
+  const std::lock_guard lock(choices_mutex);
+  TRIREME_CHECK(choices.empty() || choices.contains(product), "a product was not named: " + to_string(product));
+}
+
+template <class T>
+constexpr DType kTypeOf = DType::f32;
+template <>
+constexpr DType kTypeOf<bfloat16> = DType::bf16;
+template <>
+constexpr DType kTypeOf<float16> = DType::f16;
+
 template <class T, class C>
 void product(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
              std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, const C* addend, const C* bias) {
   (need_reached(a), need_reached(b), need_reached(c), need_reached(addend), need_reached(bias));
+  need_named({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
   issue([=] {
     if constexpr (std::is_same_v<T, C>) {
       gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend, bias);
@@ -216,6 +238,9 @@ const CudaLibrary trireme_cuda_library{
     .release_device = [] {},
     .fill_normal_rows = stand_in::fill_normal_rows,
     .call_on_host = stand_in::call_on_host,
+    .product_library = [] { return std::string("stand-in"); },
+    .measure_product = [](const Product& product) { return static_cast<int>(product.m % 2); },
+    .choose_products = stand_in::choose_products,
     .f32 = &stand_in::kTable<float>,
     .bf16 = &stand_in::kTable<bfloat16>,
     .f16 = &stand_in::kTable<float16>,

@@ -1,23 +1,26 @@
 // Matrix products by cuBLASLt.
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "base/error.h"
 #include "kernels/cuda/state.h"
 #include "kernels/cuda/tables.h"
 #include "kernels/level.h"
+#include "kernels/products.h"
 
 namespace trireme::kernels::cuda {
 namespace {
 
-// What a choice of algorithm depends on: one product of row-major matrices, and its types.
-struct Product {
-  cudaDataType_t operands, result;
-  bool a_transposed, b_transposed, adds, has_bias;
-  std::int64_t m, n, k, lda, ldb, ldc;
-  auto operator<=>(const Product&) const = default;
-};
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int kWays = 8;  // of which the fastest is looked for; what follows in cuBLAS's list has never been it
+
+cudaDataType_t type_of(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
+}
 
 struct Layout {
   cublasLtMatrixLayout_t handle = nullptr;
@@ -63,40 +66,67 @@ struct Preference {
 struct Ready {
   Description description;
   Layout first, second, result;
-  cublasLtMatmulAlgo_t algorithm{};
+  std::array<cublasLtMatmulHeuristicResult_t, kWays> ways{};  // the advised one first
+  int count = 0, choice = 0;
 
   explicit Ready(const Product& p)
-      : first(p.operands, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.ldb),
-        second(p.operands, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.lda),
-        result(p.result, p.m, p.n, p.ldc) {
+      : first(type_of(p.operands), p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n, p.ldb),
+        second(type_of(p.operands), p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.lda),
+        result(type_of(p.result), p.m, p.n, p.ldc) {
     description.set(CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     description.set(CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.has_bias) description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     const Preference preference;
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
     TRIREME_CUDA(cublasLtMatmulAlgoGetHeuristic(cublas(), description.handle, first.handle, second.handle,
-                                                result.handle, result.handle, preference.handle, 1, &found, &count));
+                                                result.handle, result.handle, preference.handle, kWays, ways.data(),
+                                                &count));
     TRIREME_CHECK(count > 0, "cuBLAS knows no way to compute a product");
-    algorithm = found.algo;
+  }
+
+  // way: below count. addend: null, or what the product is added to.
+  cublasStatus_t compute(int way, const void* a, const void* b, void* c, const void* addend, const void* bias) const {
+    StreamState& state = current();
+    cublasLtMatmulDescOpaque_t own = *description.handle;  // others use it at the same time
+    if (bias != nullptr) {
+      TRIREME_CUDA(cublasLtMatmulDescSetAttribute(&own, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+    }
+    const float alpha = 1, beta = addend != nullptr ? 1 : 0;
+    return cublasLtMatmul(cublas(), &own, &alpha, b, first.handle, a, second.handle, &beta,
+                          addend != nullptr ? addend : c, result.handle, c, result.handle, &ways[way].algo,
+                          workspace(state), static_cast<std::size_t>(kWorkspaceBytes), state.stream);
   }
 };
 
 // Kept for the life of the process: a training run has a few dozen.
-const Ready& ready(const Product& product) {
-  static std::mutex mutex;
-  static std::map<Product, Ready> all;
-  const std::lock_guard lock(mutex);
-  const auto found = all.find(product);
-  return found != all.end() ? found->second : all.emplace(product, Ready(product)).first->second;
+struct Products {
+  std::mutex mutex;
+  std::map<Product, std::shared_ptr<const Ready>> ready;
+  ProductChoices choices;
+};
+Products& products() {
+  static Products all;
+  return all;
+}
+
+std::shared_ptr<const Ready> ready(const Product& product) {
+  Products& all = products();
+  const std::lock_guard lock(all.mutex);
+  std::shared_ptr<const Ready>& kept = all.ready[product];
+  if (kept == nullptr) {
+    auto made = std::make_shared<Ready>(product);
+    const auto chosen = all.choices.find(product);
+    if (chosen != all.choices.end() && chosen->second < made->count) made->choice = chosen->second;
+    kept = std::move(made);
+  }
+  return kept;
 }
 
 template <class T>
-constexpr cudaDataType_t kTypeOf = CUDA_R_32F;
+constexpr DType kTypeOf = DType::f32;
 template <>
-constexpr cudaDataType_t kTypeOf<bfloat16> = CUDA_R_16BF;
+constexpr DType kTypeOf<bfloat16> = DType::bf16;
 template <>
-constexpr cudaDataType_t kTypeOf<float16> = CUDA_R_16F;
+constexpr DType kTypeOf<float16> = DType::f16;
 
 template <class C>
 void sum_of_nothing(std::int64_t m, std::int64_t n, C* c, std::int64_t ldc, const C* addend, const C* bias) {
@@ -115,22 +145,86 @@ template <class T, class C>
 void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, const C* addend, const C* bias) {
   if (m == 0 || n == 0) return;
-  StreamState& state = current();
   if (k == 0) return sum_of_nothing(m, n, c, ldc, addend, bias);
-  const bool adds = addend != nullptr, has_bias = bias != nullptr;
-  const Ready& product =
-      ready({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, adds, has_bias, m, n, k, lda, ldb, ldc});
-  cublasLtMatmulDescOpaque_t description = *product.description.handle;  // others use it at the same time
-  if (has_bias) {
-    TRIREME_CUDA(cublasLtMatmulDescSetAttribute(&description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+  const auto product =
+      ready({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
+  check(product->compute(product->choice, a, b, c, addend, bias), "cublasLtMatmul");
+}
+
+// An array of rows [rows, stride] of random numbers: products of zeros take less power, and so less time.
+class Operand {
+ public:
+  Operand(DType dtype, std::int64_t rows, std::int64_t stride) : data_(allocate(rows * stride * size_of(dtype))) {
+    fill_normal_rows({.rows = rows, .columns = stride, .pitch = stride, .stride = stride}, dtype, data_);
   }
-  const float alpha = 1, beta = adds ? 1 : 0;
-  TRIREME_CUDA(cublasLtMatmul(cublas(), &description, &alpha, b, product.first.handle, a, product.second.handle, &beta,
-                              adds ? addend : c, product.result.handle, c, product.result.handle, &product.algorithm,
-                              workspace(state), static_cast<std::size_t>(kWorkspaceBytes), state.stream));
+  Operand(const Operand&) = delete;
+  Operand& operator=(const Operand&) = delete;
+  ~Operand() { cuda::free(data_); }
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+};
+
+// Seconds that `runs` of a product take, in one way; infinity where that way fails.
+double time_way(const Ready& product, int way, int runs, const Operand& a, const Operand& b, const Operand& c,
+                const void* bias) {
+  struct Point {
+    cudaEvent_t event = nullptr;
+    Point() { TRIREME_CUDA(cudaEventCreate(&event)); }
+    ~Point() { cudaEventDestroy(event); }
+  } begin, end;
+  TRIREME_CUDA(cudaEventRecord(begin.event, current().stream));
+  for (int run = 0; run < runs; ++run) {
+    if (product.compute(way, a.data(), b.data(), c.data(), nullptr, bias) != CUBLAS_STATUS_SUCCESS) return kNever;
+  }
+  TRIREME_CUDA(cudaEventRecord(end.event, current().stream));
+  TRIREME_CUDA(cudaEventSynchronize(end.event));
+  float milliseconds = 0;
+  TRIREME_CUDA(cudaEventElapsedTime(&milliseconds, begin.event, end.event));
+  return milliseconds * 1e-3;
 }
 
 }  // namespace
+
+std::string product_library() {
+  const StreamState& state = current();
+  cudaDeviceProp facts{};
+  TRIREME_CUDA(cudaGetDeviceProperties(&facts, state.device));
+  return "cuBLAS " + std::to_string(cublasLtGetVersion()) + ", " + facts.name + " of " +
+         std::to_string(facts.multiProcessorCount) + " multiprocessors";
+}
+
+int measure_product(const Product& p) {
+  constexpr int kRounds = 3;
+  constexpr double kRoundSeconds = 1e-3, kFarBehind = 1.15, kFasterBy = 1.02;
+  const Ready product(p);
+  const Operand a(p.operands, p.a_transposed ? p.k : p.m, p.lda), b(p.operands, p.b_transposed ? p.n : p.k, p.ldb);
+  const Operand c(p.result, p.m, p.ldc), bias(p.result, 1, p.n);
+  const void* added = p.has_bias ? bias.data() : nullptr;
+  const auto time = [&](int way, int runs) { return time_way(product, way, runs, a, b, c, added) / runs; };
+  std::array<double, kWays> best{};
+  for (int way = 0; way < product.count; ++way) {
+    time(way, 1);  // loads its code
+    best[way] = time(way, 2);
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const double least = *std::min_element(best.begin(), best.begin() + product.count);
+    const int runs = static_cast<int>(std::clamp(kRoundSeconds / least, 2.0, 50.0));
+    for (int way = 0; way < product.count; ++way) {
+      if (best[way] <= kFarBehind * least || way == 0) best[way] = std::min(best[way], time(way, runs));
+    }
+  }
+  const auto fastest = std::min_element(best.begin(), best.begin() + product.count);
+  return *fastest * kFasterBy < best[0] ? static_cast<int>(fastest - best.begin()) : 0;
+}
+
+void choose_products(const ProductChoices& choices) {
+  Products& all = products();
+  const std::lock_guard lock(all.mutex);
+  all.choices = choices;
+  all.ready.clear();
+}
 
 const GemmTable kGemmTable{.f32 = gemm<float, float>,
                            .f64 = nullptr,

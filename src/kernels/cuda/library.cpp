@@ -25,7 +25,7 @@ void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(call, cudaGetErrorString(status));
 }
 void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(call, cublasGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS) fail(call, cublasLtGetStatusString(status));
 }
 
 StreamState& current() {
@@ -122,12 +122,17 @@ std::byte* allocated(const char* where, std::int64_t bytes, Allocate allocate) {
   return static_cast<std::byte*>(memory);
 }
 
+}  // namespace
+
 std::byte* allocate(std::int64_t bytes) {
   return allocated("device memory", bytes, [](void** memory, std::size_t size) { return cudaMalloc(memory, size); });
 }
 void free(std::byte* memory) {
   cudaFree(memory);
 }
+
+namespace {
+
 std::byte* allocate_pinned(std::int64_t bytes) {
   return allocated("pinned host memory", bytes,
                    [](void** memory, std::size_t size) { return cudaHostAlloc(memory, size, cudaHostAllocDefault); });
@@ -257,6 +262,9 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .release_device = cuda::release_device,
                                        .fill_normal_rows = cuda::fill_normal_rows,
                                        .call_on_host = cuda::call_on_host,
+                                       .product_library = cuda::product_library,
+                                       .measure_product = cuda::measure_product,
+                                       .choose_products = cuda::choose_products,
                                        .f32 = &cuda::kFloatTable,
                                        .bf16 = &cuda::kBfloat16Table,
                                        .f16 = &cuda::kFloat16Table,

@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "kernels/gemm_table.h"
 #include "kernels/kernels.h"
+#include "kernels/products.h"
 
 namespace trireme::kernels {
 
@@ -47,6 +48,10 @@ struct CudaLibrary {
   void (*release_device)();
   void (*fill_normal_rows)(const NormalRows& rows, DType dtype, void* out);
   void (*call_on_host)(std::function<void()> work);
+
+  std::string (*product_library)();
+  int (*measure_product)(const Product& product);
+  void (*choose_products)(const ProductChoices& choices);
 
   const Table<float>* f32;
   const Table<bfloat16>* bf16;

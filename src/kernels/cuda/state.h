@@ -28,4 +28,7 @@ StreamState& current();  // of the calling thread, which must have one
 std::byte* workspace(StreamState& state);
 cublasLtHandle_t cublas();
 
+std::byte* allocate(std::int64_t bytes);  // of the calling thread's device
+void free(std::byte* memory);
+
 }  // namespace trireme::kernels::cuda
