@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 namespace trireme {
 
@@ -33,6 +35,16 @@ int count_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+void in_parallel(std::int64_t n, std::int64_t least, const std::function<void(std::int64_t, std::int64_t)>& work) {
+  const std::int64_t threads = std::clamp<std::int64_t>(n / least, 1, count_cpus());
+  std::vector<std::thread> others;
+  for (std::int64_t i = 1; i < threads; ++i) {
+    others.emplace_back([&, i] { work(n * i / threads, n * (i + 1) / threads); });
+  }
+  work(0, n / threads);
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace trireme

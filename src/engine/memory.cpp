@@ -2,10 +2,10 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "kernels/device.h"
 
@@ -24,10 +24,29 @@ std::byte* map(std::int64_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-std::byte* pin(std::int64_t bytes) {
-  std::byte* memory = kernels::allocate_pinned(bytes);
-  std::memset(memory, 0, static_cast<std::size_t>(bytes));
+void unmap(std::byte* memory, std::int64_t bytes) {
+  munmap(memory, static_cast<std::size_t>(bytes));
+}
+
+std::byte* map_pinned(std::int64_t bytes) {
+  constexpr std::int64_t kPage = 4096, kWorthAThread = (64 << 20) / kPage;
+  std::byte* memory = map(bytes);
+  // The system finds and zeroes a page when it is first written; pinning would have it do so for one after another.
+  in_parallel((bytes + kPage - 1) / kPage, kWorthAThread, [memory](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t page = begin; page < end; ++page) memory[page * kPage] = std::byte{0};
+  });
+  try {
+    kernels::pin(memory, bytes);
+  } catch (...) {
+    unmap(memory, bytes);
+    throw;
+  }
   return memory;
+}
+
+void unmap_pinned(std::byte* memory, std::int64_t bytes) {
+  kernels::unpin(memory);
+  unmap(memory, bytes);
 }
 
 std::byte* allocate_on_device(std::int64_t bytes) {
@@ -45,7 +64,7 @@ Memory::Memory(std::int64_t bytes, MemoryKind kind) : bytes_(bytes), kind_(kind)
   if (bytes == 0) return;
   switch (kind) {
     case MemoryKind::host: data_ = map(bytes); break;
-    case MemoryKind::pinned: data_ = pin(bytes); break;
+    case MemoryKind::pinned: data_ = map_pinned(bytes); break;
     case MemoryKind::device: data_ = allocate_on_device(bytes); break;
   }
 }
@@ -63,8 +82,8 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 Memory::~Memory() {
   if (data_ == nullptr) return;
   switch (kind_) {
-    case MemoryKind::host: munmap(data_, static_cast<std::size_t>(bytes_)); break;
-    case MemoryKind::pinned: kernels::free_pinned(data_); break;
+    case MemoryKind::host: unmap(data_, bytes_); break;
+    case MemoryKind::pinned: unmap_pinned(data_, bytes_); break;
     case MemoryKind::device: kernels::free_on_device(data_); break;
   }
 }

@@ -1,5 +1,5 @@
-// One block of zeroed memory, taken and given back as a whole: of the host, page-aligned; pinned, which devices copy
-// from and to on their own; or of the calling thread's device.
+// One block of zeroed memory, taken and given back as a whole: of the host, page-aligned; the same pinned, which
+// devices reach too; or of the calling thread's device.
 #pragma once
 #include <cstddef>
 #include <cstdint>

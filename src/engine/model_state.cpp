@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/cpu.h"
 #include "base/random.h"
@@ -13,24 +12,6 @@
 namespace trireme::engine {
 
 using schedule::BufferKind;
-
-namespace {
-
-constexpr std::int64_t kWorthThreads = 1 << 20;  // elements
-
-// work(begin, end) for rows that make up all of them, on every processor where there is much to do.
-template <class Work>
-void in_parallel(std::int64_t rows, std::int64_t numel, const Work& work) {
-  const std::int64_t threads = numel < kWorthThreads ? 1 : std::min<std::int64_t>(rows, count_cpus());
-  std::vector<std::thread> others;
-  for (std::int64_t i = 1; i < threads; ++i) {
-    others.emplace_back([&, i] { work(rows * i / threads, rows * (i + 1) / threads); });
-  }
-  work(0, rows / threads);
-  for (std::thread& other : others) other.join();
-}
-
-}  // namespace
 
 ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& groups, const schedule::ChainSpec& spec,
                        const schedule::Program& program, const optim::OptimizerOptions& optimizer, int slice,
@@ -262,9 +243,10 @@ bool ModelState::masters_are_on_device() const {
 void ModelState::initialize(std::uint64_t seed) {
   if (masters_are_on_device()) return initialize_on_device(seed);
   const auto draw = [&](const HeldPiece& piece) {
+    constexpr std::int64_t kWorthAThread = 1 << 17;  // elements
     const Box& box = piece.box;
     const std::uint64_t stream = stream_id("init/" + piece.tensor.name);
-    in_parallel(box.rows(), box.numel(), [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(box.rows(), 1 + kWorthAThread / box.columns(), [&](std::int64_t begin, std::int64_t end) {
       float* out = piece.data + begin * piece.row_stride;
       for (std::int64_t row = box.row_begin + begin; row < box.row_begin + end; ++row, out += piece.row_stride) {
         const auto count = static_cast<std::size_t>(box.columns());

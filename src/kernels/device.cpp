@@ -91,11 +91,11 @@ std::byte* allocate_on_device(std::int64_t bytes) {
 void free_on_device(std::byte* memory) noexcept {
   if (memory != nullptr) library().free(memory);
 }
-std::byte* allocate_pinned(std::int64_t bytes) {
-  return library().allocate_pinned(bytes);
+void pin(std::byte* memory, std::int64_t bytes) {
+  library().pin(memory, bytes);
 }
-void free_pinned(std::byte* memory) noexcept {
-  if (memory != nullptr) library().free_pinned(memory);
+void unpin(std::byte* memory) noexcept {
+  library().unpin(memory);
 }
 void use_device(int device) {
   library().use_device(device);

@@ -47,12 +47,14 @@ std::int64_t device_memory_in_use(int device);
 // devices afterwards begins anew.
 void release_device();
 
-// Memory of the calling thread's device, or of the host that the device reaches too (pinned); zeroed is neither.
-// Error TR1301 where there is not enough.
+// Memory of the calling thread's device, not zeroed. Error TR1301 where there is not enough.
 std::byte* allocate_on_device(std::int64_t bytes);
 void free_on_device(std::byte* memory) noexcept;
-std::byte* allocate_pinned(std::int64_t bytes);
-void free_pinned(std::byte* memory) noexcept;
+// The host's memory stays where it is until it is unpinned, which comes before it is given back. In between all devices
+// reach it under the host's address: copies from and to it are asynchronous, and kernels read and write it through the
+// bus. Error TR1301 where the system does not let so much be pinned.
+void pin(std::byte* memory, std::int64_t bytes);
+void unpin(std::byte* memory) noexcept;
 
 // The device of the calling thread's allocations, streams and events from now on.
 void use_device(int device);

@@ -28,32 +28,45 @@ void protect(const std::byte* memory, const Block& block) {
   TRIREME_CHECK(error == 0, "mprotect failed");
 }
 
-std::byte* allocate(std::int64_t bytes, bool is_pinned) {
-  if (bytes == 0) return nullptr;
-  const Block block{static_cast<std::size_t>(bytes), is_pinned};
-  void* memory = mmap(nullptr, block.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TRIREME_CHECK(memory != MAP_FAILED, "mmap failed");
-  std::memset(memory, 0xff, block.size);
+void add(const std::byte* memory, const Block& block) {
   const std::lock_guard lock(mutex);
-  auto* begin = static_cast<std::byte*>(memory);
-  blocks[begin] = block;
-  protect(begin, block);
-  return begin;
+  const auto before = blocks.lower_bound(memory + block.size - 1);
+  TRIREME_CHECK(before == blocks.end() || before->first + before->second.size <= memory,
+                "what is allocated or pinned lies in what is not freed or unpinned");
+  blocks[memory] = block;
+  protect(memory, block);
+}
+
+Block remove(const std::byte* memory, bool is_pinned) {
+  const std::lock_guard lock(mutex);
+  const auto found = blocks.find(memory);
+  TRIREME_CHECK(found != blocks.end() && found->second.is_pinned == is_pinned,
+                "what is freed was not allocated, or what is unpinned was not pinned");
+  const Block block = found->second;
+  blocks.erase(found);
+  return block;
 }
 
 }  // namespace
 
 std::byte* allocate(std::int64_t bytes) {
-  return allocate(bytes, false);
-}
-std::byte* allocate_pinned(std::int64_t bytes) {
-  return allocate(bytes, true);
+  if (bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TRIREME_CHECK(memory != MAP_FAILED, "mmap failed");
+  std::memset(memory, 0xff, size);
+  auto* begin = static_cast<std::byte*>(memory);
+  add(begin, {size, false});
+  return begin;
 }
 void free(std::byte* memory) {
-  const std::lock_guard lock(mutex);
-  TRIREME_CHECK(blocks.contains(memory), "what is freed was not allocated");
-  munmap(memory, blocks[memory].size);
-  blocks.erase(memory);
+  munmap(memory, remove(memory, false).size);
+}
+void pin(std::byte* memory, std::int64_t bytes) {
+  add(memory, {static_cast<std::size_t>(bytes), true});
+}
+void unpin(std::byte* memory) {
+  remove(memory, true);
 }
 
 std::int64_t bytes_in_use() {

@@ -9,9 +9,10 @@
 namespace trireme::stand_in {
 
 std::byte* allocate(std::int64_t bytes);
-std::byte* allocate_pinned(std::int64_t bytes);
-void free(std::byte* memory);  // either's
-std::int64_t bytes_in_use();   // of the device's memory
+void free(std::byte* memory);
+void pin(std::byte* memory, std::int64_t bytes);  // of the host, whose it stays
+void unpin(std::byte* memory);
+std::int64_t bytes_in_use();  // of the device's memory
 
 bool device_reaches(const void* address);
 void let_reach_device(bool may);  // the threads of this process, from now on

@@ -108,24 +108,19 @@ int current_device() {
 void copy_now(void* to, const void* from, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemcpy(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault));
 }
-template <class Allocate>
-std::byte* allocated(const char* where, std::int64_t bytes, Allocate allocate) {
-  void* memory = nullptr;
-  if (bytes == 0) return nullptr;
-  const cudaError_t status = allocate(&memory, static_cast<std::size_t>(bytes));
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    throw Error(1301, where, "there are no " + std::to_string(bytes) + " bytes for this rank",
-                "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");
-  }
-  check(status, where);
-  return static_cast<std::byte*>(memory);
+void check_memory(cudaError_t status, const char* where, std::int64_t bytes) {
+  if (status != cudaErrorMemoryAllocation) return check(status, where);
+  cudaGetLastError();
+  throw Error(1301, where, "there are no " + std::to_string(bytes) + " bytes for this rank",
+              "`trireme train CONFIG --dry-run` prints the memory by owner; a smaller micro_batch_size needs less");
 }
 
 }  // namespace
 
 std::byte* allocate(std::int64_t bytes) {
-  return allocated("device memory", bytes, [](void** memory, std::size_t size) { return cudaMalloc(memory, size); });
+  void* memory = nullptr;
+  if (bytes != 0) check_memory(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "device memory", bytes);
+  return static_cast<std::byte*>(memory);
 }
 void free(std::byte* memory) {
   cudaFree(memory);
@@ -133,12 +128,13 @@ void free(std::byte* memory) {
 
 namespace {
 
-std::byte* allocate_pinned(std::int64_t bytes) {
-  return allocated("pinned host memory", bytes,
-                   [](void** memory, std::size_t size) { return cudaHostAlloc(memory, size, cudaHostAllocDefault); });
+void pin(std::byte* memory, std::int64_t bytes) {
+  // Of every device: ranks that are threads have one each.
+  const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
+  check_memory(cudaHostRegister(memory, static_cast<std::size_t>(bytes), flags), "pinned host memory", bytes);
 }
-void free_pinned(std::byte* memory) {
-  cudaFreeHost(memory);
+void unpin(std::byte* memory) {
+  cudaHostUnregister(memory);
 }
 
 StreamState& state_of(void* stream) {
@@ -241,8 +237,8 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .copy_now = cuda::copy_now,
                                        .allocate = cuda::allocate,
                                        .free = cuda::free,
-                                       .allocate_pinned = cuda::allocate_pinned,
-                                       .free_pinned = cuda::free_pinned,
+                                       .pin = cuda::pin,
+                                       .unpin = cuda::unpin,
                                        .make_stream = cuda::make_stream,
                                        .destroy_stream = cuda::destroy_stream,
                                        .synchronize_stream = cuda::synchronize_stream,

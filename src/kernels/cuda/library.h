@@ -23,8 +23,8 @@ struct CudaLibrary {
 
   std::byte* (*allocate)(std::int64_t bytes);
   void (*free)(std::byte* memory);
-  std::byte* (*allocate_pinned)(std::int64_t bytes);
-  void (*free_pinned)(std::byte* memory);
+  void (*pin)(std::byte* memory, std::int64_t bytes);
+  void (*unpin)(std::byte* memory);
 
   void* (*make_stream)(bool high_priority);
   void (*destroy_stream)(void* stream);
