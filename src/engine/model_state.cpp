@@ -200,7 +200,7 @@ Tensor ModelState::view(int parameter, std::byte* weights) const {
   return {data, chain_.compute_dtype, {spec.rows, spec.columns}};
 }
 
-// Of masters that are all in the device's own memory.
+// By the device, wherever the masters are: those in pinned memory are written through the bus.
 void ModelState::initialize_on_device(std::uint64_t seed) const {
   const kernels::Stream stream;
   const kernels::OnStream on(stream);
@@ -208,11 +208,8 @@ void ModelState::initialize_on_device(std::uint64_t seed) const {
     const Range range = held(StateKind::master, g);
     std::byte* master = data(StateKind::master, g);
     const DType dtype = dtype_of(StateKind::master, g);
-    kernels::zero(master, range.size() * size_of(dtype));
     for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
       const ParameterSpec& parameter = chain_.parameters[piece.parameter];
-      if (parameter.init == Init::zeros) continue;
-      const bool is_drawn = parameter.init == Init::normal;
       const LogicalTensor& tensor = parameter.logical[piece.logical];
       const Box& box = piece.box;
       kernels::fill_normal_rows(
@@ -223,25 +220,16 @@ void ModelState::initialize_on_device(std::uint64_t seed) const {
            .columns = box.columns(),
            .pitch = tensor.box.columns(),
            .stride = piece.flat_row_stride,
-           .mean = is_drawn ? 0.0 : 1.0,
-           .scale = is_drawn ? parameter.init_std : 0.0},
+           .mean = parameter.init == Init::ones ? 1.0 : 0.0,
+           .scale = parameter.init == Init::normal ? parameter.init_std : 0.0},
           dtype, master + (piece.flat_begin - range.begin) * size_of(dtype));
     }
   }
   stream.synchronize();
 }
 
-bool ModelState::masters_are_on_device() const {
-  if (!is_on_device()) return false;
-  for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
-    const std::byte* master = data(StateKind::master, g);
-    if (master < device_.at(0) || master >= device_.at(0) + device_.bytes()) return false;
-  }
-  return true;
-}
-
 void ModelState::initialize(std::uint64_t seed) {
-  if (masters_are_on_device()) return initialize_on_device(seed);
+  if (is_on_device()) return initialize_on_device(seed);
   const auto draw = [&](const HeldPiece& piece) {
     constexpr std::int64_t kWorthAThread = 1 << 17;  // elements
     const Box& box = piece.box;
@@ -259,7 +247,7 @@ void ModelState::initialize(std::uint64_t seed) {
       }
     });
   };
-  for_each_piece(StateKind::master, draw, /*reads=*/false);  // all of them is written, and padding is zero
+  for_each_piece(StateKind::master, draw);
 }
 
 void ModelState::cast_weights(int group) {
@@ -280,13 +268,12 @@ void ModelState::for_each_piece(const std::function<void(const HeldPiece&)>& vis
   for (const StateKind kind : kinds_) for_each_piece(kind, visit);
 }
 
-void ModelState::for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit, bool reads) const {
+void ModelState::for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const {
   std::vector<float> copy;
   for (int g = 0; g < static_cast<int>(groups_.size()); ++g) {
     const Range range = held(kind, g);
     const bool is_copy = is_copied(kind, g);
-    if (is_copy && reads) read(kind, g, copy);
-    if (is_copy && !reads) copy.assign(static_cast<std::size_t>(range.size()), 0.0f);
+    if (is_copy) read(kind, g, copy);
     float* first = is_copy ? copy.data() : reinterpret_cast<float*>(data(kind, g));
     for (const Piece& piece : locate(groups_[g], chain_.parameters, range.begin, range.end)) {
       const ParameterSpec& parameter = chain_.parameters[piece.parameter];

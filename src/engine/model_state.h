@@ -109,8 +109,7 @@ class ModelState {
     std::int64_t row_stride;
   };
   void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
-  // reads: false: visit gets zeros in place of what is there, where that is not in the host's reach.
-  void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit, bool reads = true) const;
+  void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const;
 
   std::int64_t allocated_bytes(schedule::Tier tier) const { return memory_of(tier).bytes(); }
 
@@ -122,7 +121,6 @@ class ModelState {
   std::byte* data(StateKind kind, int group) const;
   void fill_optimizer_state(float value) const;
   void initialize_on_device(std::uint64_t seed) const;
-  bool masters_are_on_device() const;
   void write(StateKind kind, int group, std::span<const float> values) const;
   void copy_between(void* to, const void* from, std::size_t bytes) const;
   bool is_copied(StateKind kind, int group) const;
