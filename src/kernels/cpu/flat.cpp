@@ -1,5 +1,5 @@
 // The optimizers' and the norm's kernels on flat runs.
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/random.h"
 #include "kernels/level.h"
 #include "kernels/stochastic.h"
 
@@ -69,13 +69,20 @@ class InFloats {
   float* data() const { return data_; }
   void write_back(const StochasticRounding& rounding, StateArray array, int64_t begin) const {
     if (narrow_ == nullptr) return;
-    for (int64_t i = 0; i < n_; i += kOfBlock) {
-      const random_formulas::Words words = random_words(rounding, array, begin + i);
-      const int64_t count = smaller_of(kOfBlock, n_ - i);
-      for (int place = 0; place < count; ++place) {
-        narrow_[i + place].bits = round_stochastically(copy_[i + place], words, place);
-      }
+    // All numbers, then all elements: loops that the compiler turns into vectors.
+    constexpr int kBlocks = kPart / kOfBlock, kLanes = kRegisterBytes / 4;
+    alignas(64) uint32_t by_word[4][kBlocks], words[kBlocks][4];
+    const uint64_t stream = random_stream(rounding, array), first = random_index(rounding, begin);
+    for (int b = 0; b < kBlocks; b += kLanes) {
+      const WordBlock blocks = random_blocks(rounding.seed, stream, first + static_cast<uint64_t>(b));
+      for (int w = 0; w < 4; ++w) memcpy(by_word[w] + b, &blocks.word[w], sizeof(blocks.word[w]));
     }
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int w = 0; w < 4; ++w) words[b][w] = by_word[w][b];
+    }
+    uint16_t random[kPart];
+    memcpy(random, words, sizeof(random));
+    for (int64_t i = 0; i < n_; ++i) narrow_[i].bits = round_stochastically(copy_[i], random[i]);
   }
 
  private:
