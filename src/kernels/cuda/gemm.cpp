@@ -16,7 +16,7 @@ namespace trireme::kernels::cuda {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr int kWays = 8;  // of which the fastest is looked for; what follows in cuBLAS's list has never been it
+constexpr int kWays = 8;  // of a product that are tried: cuBLAS names no more
 
 cudaDataType_t type_of(DType dtype) {
   return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
