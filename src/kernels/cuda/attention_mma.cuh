@@ -5,6 +5,7 @@
 #include <climits>
 
 #include "kernels/cuda/attention_arguments.cuh"
+#include "kernels/cuda/copy_async.cuh"
 
 namespace trireme::kernels::cuda {
 
@@ -45,26 +46,6 @@ __device__ inline float capped(const Scores& scores, float product) {
   const float power = exp2_of(product * scores.inner * (2 * kLog2E));
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
   return fmaf(-2.0f * scores.cap, inverse, scores.cap);
-}
-
-__device__ inline std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-// So many bytes for shared memory, on their way until wait_for_copies; zeros unless they are there.
-template <int kBytes>
-__device__ void copy_async(void* to, const void* from, bool is_there) {
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-                 "r"(is_there ? 16 : 0)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(kBytes),
-                 "r"(is_there ? kBytes : 0)
-                 : "memory");
-  }
-}
-__device__ inline void wait_for_copies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 // Elements from row to row: 16 bytes more than a row has, so that eight rows' packs lie in different banks.
