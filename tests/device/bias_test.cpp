@@ -10,7 +10,7 @@ TEST_F(DeviceBias, RowsHaveTheBitsOfTheCpuAndGradientsAreTheirSums) {
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
     for (const auto& [N, C] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-             {1, 1}, {9, 7}, {1000, 64}, {257, 768}, {33, 4100}, {3, 70001}, {2051, 24}}) {
+             {1, 1}, {9, 7}, {1000, 64}, {257, 768}, {33, 4100}, {3, 70001}, {2051, 24}, {40000, 24}}) {
       for (const bool add : {false, true}) {
         SCOPED_TRACE(::testing::Message() << N << " x " << C << (add ? " add" : ""));
         const auto b = numbers.normal<T>(C), y = numbers.normal<T>(N * C);

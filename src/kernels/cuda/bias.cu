@@ -23,13 +23,14 @@ struct AddBias {
   }
 };
 
-constexpr int kRowLanes = 16;  // threads of a block that share columns (threadIdx.y)
+constexpr int kRowLanes = 16;      // threads of a block that share columns (threadIdx.y)
+constexpr int kBlocksThatFit = 2;  // on a multiprocessor
 
 // partial[part][C] = the sum of the rows that the part's threads take, every `step`-th each.
 template <int kWidth, bool kAligned, class N>
-__global__ void __launch_bounds__(32 * kRowLanes)
+__global__ void __launch_bounds__(32 * kRowLanes, kBlocksThatFit)
     partial_column_sums(int64_t rows, int64_t C, int64_t step, const N* x, float* partial) {
-  constexpr int kUnroll = 8;
+  constexpr int kUnroll = 4;
   __shared__ Floats<kWidth> of_lane[kRowLanes][32];
   const int64_t c = (int64_t{blockIdx.x} * 32 + threadIdx.x) * kWidth;
   Floats<kWidth> sum = {};
@@ -37,20 +38,24 @@ __global__ void __launch_bounds__(32 * kRowLanes)
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum.at[i] += values.at[i];
   };
-  int64_t n = int64_t{blockIdx.y} * kRowLanes + threadIdx.y;
-  for (; n + (kUnroll - 1) * step < rows; n += kUnroll * step) {
+  let_next_kernel_start();
+  for (int64_t n = int64_t{blockIdx.y} * kRowLanes + threadIdx.y; n < rows; n += kUnroll * step) {
     Neighbours<N, kWidth> row[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) row[u] = load<kWidth, kAligned>(x + (n + u * step) * C + c, C - c);
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64_t one = n + u * step;
+      row[u] = load<kWidth, kAligned>(x + one * C + c, one < rows ? C - c : 0);
+    }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) add(floats(row[u]));
   }
-  for (; n < rows; n += step) add(load_floats<kWidth, kAligned>(x + n * C + c, C - c));
   of_lane[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  if (threadIdx.y > 0) return;
-  for (int lane = 1; lane < kRowLanes; ++lane) add(of_lane[lane][threadIdx.x]);
-  store<false>(partial + blockIdx.y * C + c, C - c, sum);
+  constexpr int kColumns = 32 * kWidth;
+  const int64_t first = int64_t{blockIdx.x} * kColumns;
+  sum_groups<kRowLanes, kColumns, 32 * kRowLanes>(reinterpret_cast<const float*>(of_lane),
+                                                  static_cast<int>(threadIdx.y * 32 + threadIdx.x), C - first,
+                                                  partial + blockIdx.y * C + first);
 }
 
 }  // namespace
@@ -65,7 +70,7 @@ void bias_forward(int64_t N, int64_t C, const T* b, const T* addend, T* y) {
 template <class T>
 void bias_backward(int64_t N, int64_t C, const T* dy, T* db, bool add) {
   constexpr int kWidth = kWidthOf<T>;
-  constexpr int64_t kBlocks = 3 * kFillingMultiprocessors;
+  constexpr int64_t kBlocks = kBlocksThatFit * kFillingMultiprocessors;
   if (C == 0) return;
   const int64_t columns = ceil_div(C, 32 * kWidth);
   const int64_t fit = kWorkspaceBytes / (C * static_cast<int64_t>(sizeof(float)));

@@ -15,38 +15,81 @@ struct ColumnSum {
   bool add = false;  // to what is there
 };
 
+// From here on the blocks of the kernel behind this one may start, where there is room, up to where they wait for it.
+__device__ inline void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ inline void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 constexpr int kSumLanes = 32;  // threads of a column
 
 template <class N>
 __global__ void __launch_bounds__(32 * kSumLanes)
-    sum_parts(int64_t parts, int64_t C, const float* partial, std::array<ColumnSum<N>, 2> outs) {
+    sum_parts(int parts, int64_t C, const float* partial, std::array<ColumnSum<N>, 2> outs) {
+  constexpr int kUnroll = ceil_div(2 * kFillingMultiprocessors, kSumLanes);  // all, of two blocks a multiprocessor
   __shared__ float of_lane[kSumLanes][32];
   const ColumnSum<N> result = blockIdx.y == 0 ? outs[0] : outs[1];
   if (result.out == nullptr) return;
   partial += blockIdx.y * parts * C;
   const int64_t c = int64_t{blockIdx.x} * 32 + threadIdx.x;
+  wait_for_kernel_before();
+  const float before = result.add && threadIdx.y == 0 && c < C ? to_float(result.out[c]) : 0.0f;
   float sum = 0;
-  if (c < C) {
-#pragma unroll 8
-    for (int64_t part = threadIdx.y; part < parts; part += kSumLanes) sum += partial[part * C + c];
+  const int64_t step = kSumLanes * C;
+  for (int part = static_cast<int>(threadIdx.y); part < parts; part += kUnroll * kSumLanes) {
+    const float* from = partial + part * C + c;
+    float some[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) some[u] = part + u * kSumLanes < parts && c < C ? from[u * step] : 0.0f;
+#pragma unroll
+    for (const float value : some) sum += value;
   }
   of_lane[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || c >= C) return;
 #pragma unroll
   for (int lane = 1; lane < kSumLanes; ++lane) sum += of_lane[lane][threadIdx.x];
-  if (result.add) sum += to_float(result.out[c]);
-  result.out[c] = from_float<N>(sum);
+  result.out[c] = from_float<N>(result.add ? sum + before : sum);
 }
 
-// outs[i] = the sum of partial[i][parts][C] over the parts.
+// outs[i] = the sum of partial[i][parts][C], which the kernel before wrote, over the parts.
 template <class N>
 void add_partial_sums(const char* name, int64_t parts, int64_t C, const float* partial,
                       const std::array<ColumnSum<N>, 2>& outs) {
   if (C == 0) return;
-  const dim3 grid(static_cast<unsigned>(ceil_div(C, 32)), outs[1].out == nullptr ? 1 : 2);
-  sum_parts<<<grid, dim3(32, kSumLanes), 0, current().stream>>>(parts, C, partial, outs);
-  TRIREME_CUDA_LAUNCHED(name);
+  const StreamState& state = current();
+  int major = 0;
+  TRIREME_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, state.device));
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(static_cast<unsigned>(ceil_div(C, 32)), outs[1].out == nullptr ? 1 : 2);
+  launch.blockDim = dim3(32, kSumLanes);
+  launch.stream = state.stream;
+  launch.attrs = &early;
+  launch.numAttrs = major >= 9 ? 1 : 0;
+  check(cudaLaunchKernelEx(&launch, sum_parts<N>, static_cast<int>(parts), C, partial, outs), name);
+}
+
+// to[c] = the sum of shared[kGroups][kColumns], for c < C. All threads of the block, so many as kThreads.
+template <int kGroups, int kColumns, int kThreads>
+__device__ void sum_groups(const float* shared, int thread, int64_t C, float* to) {
+#pragma unroll
+  for (int i = 0; i < (kColumns + kThreads - 1) / kThreads; ++i) {
+    const int c = i * kThreads + thread;
+    if (c >= kColumns || c >= C) return;
+    float sum = 0;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) sum += shared[group * kColumns + c];
+    to[c] = sum;
+  }
 }
 
 }  // namespace trireme::kernels::cuda
