@@ -20,6 +20,8 @@ const std::vector<NormShape> kShapes = {{.N = 3, .C = 5},
                                         {.N = 1500, .C = 300},
                                         {.N = 1100, .C = 2048},
                                         {.N = 600, .C = 3072},
+                                        {.N = 700, .C = 1000},
+                                        {.N = 12000, .C = 40, .heads = 3, .row_stride = 128},
                                         {.N = 2300, .C = 128, .heads = 3, .row_stride = 400}};
 
 // A row's runs alone: what lies behind them is not a kernel's business.

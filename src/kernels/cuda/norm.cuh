@@ -5,8 +5,9 @@
 namespace trireme::kernels::cuda {
 
 // Runs are numbered row by row.
-__device__ inline int64_t place_of(const NormShape& s, int run) {
-  if (s.heads == 1) return run * s.row_stride;
+template <bool kCentred>
+__device__ int64_t place_of(const NormShape& s, int run) {
+  if (kCentred || s.heads == 1) return run * s.row_stride;
   const int heads = static_cast<int>(s.heads);
   return run / heads * s.row_stride + run % heads * s.C;
 }
@@ -49,7 +50,7 @@ __global__ void __launch_bounds__(G::kBlockThreads) normalize(NormArrays<N> a) {
   const int width = static_cast<int>(s.C), runs = static_cast<int>(s.N * s.heads), step = gridDim.x * G::kRuns;
   const float inverse = 1.0f / static_cast<float>(width);
   const auto read = [&](Run& run, int n) {
-    run.at = place_of(s, n);
+    run.at = place_of<kCentred>(s, n);
     run.C = n < runs ? width : 0;
     run.x.read(a.x + run.at, run.C);
   };
@@ -120,152 +121,134 @@ __global__ void __launch_bounds__(G::kBlockThreads) normalize(NormArrays<N> a) {
 template <class G, int kWidth>
 struct ColumnSums {
   Floats<kWidth> sum[G::kSlots] = {};
-  float* row;
-  int C;
 
-  // partial: of all blocks, or null.
-  __device__ ColumnSums(float* partial, int C) : row(partial + int64_t{blockIdx.x} * C), C(C) {
-    if (G::kHeld == 0 && partial != nullptr) G::template for_each<kWidth>(C, [&](int, int c) { put(c, {}); });
+  __device__ void begin(float* row, int C) {
+    if constexpr (G::kHeld == 0) {
+      G::template for_each<kWidth>(C, [&](int, int c) { store<false>(row + c, C - c, Floats<kWidth>{}); });
+    }
   }
   template <class Term>
-  __device__ void add(int i, int c, Term term) {
+  __device__ void add(float* row, int C, int i, int c, Term term) {
     if constexpr (G::kHeld == 0) sum[0] = load_floats<kWidth, false>(row + c, C - c);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) term(sum[i].at[j], j);
-    if constexpr (G::kHeld == 0) put(c, sum[0]);
+    if constexpr (G::kHeld == 0) store<false>(row + c, C - c, sum[0]);
   }
-  // All threads of the block; its groups' sums in their order.
-  __device__ void finish() {
+  // All threads of the block, whose groups' sums are added in their order. shared: of kWidth floats a thread.
+  __device__ void finish(float* row, int C, float* shared) {
     if constexpr (G::kHeld == 0) return;
-    G::template for_each<kWidth>(C, [&](int i, int c) {
-      if constexpr (G::kRuns > 1) {
-        __shared__ Floats<kWidth> of_group[G::kRuns][G::kThreads];
-        __syncthreads();
-        of_group[threadIdx.y][threadIdx.x] = sum[i];
-        __syncthreads();
-        if (threadIdx.y > 0) return;
-        for (int group = 1; group < G::kRuns; ++group) {
+    constexpr int kColumns = G::kThreads * kWidth;
 #pragma unroll
-          for (int j = 0; j < kWidth; ++j) sum[i].at[j] += of_group[group][threadIdx.x].at[j];
-        }
-      }
-      put(c, sum[i]);
-    });
-  }
-
- private:
-  __device__ void put(int c, const Floats<kWidth>& values) const {
-    store<false>(row + c, C - c, values);
+    for (int i = 0; i < G::kSlots; ++i) {
+      __syncthreads();
+      reinterpret_cast<Floats<kWidth>*>(shared)[G::thread()] = sum[i];
+      __syncthreads();
+      sum_groups<G::kRuns, kColumns, G::kBlockThreads>(shared, G::thread(), C - i * kColumns, row + i * kColumns);
+    }
   }
 };
-
-// Of a multiprocessor: so many that memory is never at rest, and so few that sums stay in registers.
-// Two sums a column need more of them.
-template <class G, bool kCentred>
-constexpr int kBackwardBlocks = std::max((G::kHeld == 1 ? (kCentred ? 576 : 768) : (kCentred ? 384 : 512)) /
-                                             G::kBlockThreads,
-                                         1);
 
 // dx = rstd * (g - mean(g) - normed * mean(g * normed)), g = dy * w, normed = (x - mean) * rstd; without the mean of g
 // where runs are not centred.
 template <class G, bool kCentred, int kWidth, bool kAligned, class N>
-__global__ void __launch_bounds__(G::kBlockThreads, kBackwardBlocks<G, kCentred>) norm_gradients(NormArrays<N> a) {
-  struct Run {
-    int64_t at;
-    int C;
-    Held<G, N, kWidth, kAligned> x, dy;
-    float mean, rstd;
-  };
+__global__ void __launch_bounds__(G::kBlockThreads, kGradientBlocks<G>) norm_gradients(NormArrays<N> a) {
+  extern __shared__ uint4 shared[];
+  using Ring = Ahead<G, N, kWidth, kAligned>;
   const NormShape& s = a.shape;
   const int width = static_cast<int>(s.C), runs = static_cast<int>(s.N * s.heads), step = gridDim.x * G::kRuns;
   const float inverse = 1.0f / static_cast<float>(width);
-  const auto read = [&](Run& run, int n) {
-    run.at = place_of(s, n);
-    run.C = n < runs ? width : 0;
-    run.x.read(a.x + run.at, run.C);
-    run.dy.read(a.dy + run.at, run.C);
-    run.rstd = n < runs ? a.rstd[n] : 0.0f;
-    if constexpr (kCentred) run.mean = n < runs ? a.mean[n] : 0.0f;
+  // A warp's runs lie side by side. Warps of different blocks take turns, so that no block has much more to do.
+  const int warp = static_cast<int>(threadIdx.y) / G::kOfWarp, in_warp = static_cast<int>(threadIdx.y) % G::kOfWarp;
+  int n = static_cast<int>(blockIdx.x + gridDim.x * warp) * G::kOfWarp + in_warp;
+  const auto fetch = [&](const Ring& ring, int n) {
+    const int64_t at = place_of<kCentred>(s, n);
+    const int C = n < runs ? width : 0;
+    ring.fetch(0, a.x + at, C);
+    ring.fetch(1, a.dy + at, C);
+    if (a.addend != nullptr) ring.fetch(2, a.addend + at, C);
+    close_batch();
   };
-  int n = blockIdx.x * G::kRuns + threadIdx.y;
-  Run run, ahead;
-  Held<G, N, kWidth, kAligned> weight, addend;
+  const auto moments = [&](int n) { return n < runs ? float2{kCentred ? a.mean[n] : 0.0f, a.rstd[n]} : float2{}; };
+#pragma unroll
+  for (int run = 0; run < Ring::kRuns; ++run) fetch(Ring(shared, run), n + run * step);
+  float2 next = moments(n);
+  Held<G, N, kWidth, kAligned> x, dy, addend, weight;
   weight.read(a.w, width);
   const bool sums_columns = a.partial != nullptr;
-  ColumnSums<G, kWidth> dw(a.partial, width);
-  ColumnSums<G, kWidth> db(kCentred && sums_columns ? a.partial + int64_t{gridDim.x} * width : nullptr, width);
-  if constexpr (G::kReadsAhead) read(run, n);
-  int turn = 0;
-  for (int first = blockIdx.x * G::kRuns; first < runs; first += step, n += step, ++turn) {
-    if constexpr (!G::kReadsAhead) read(run, n);
-    if (a.addend != nullptr) addend.read(a.addend + run.at, run.C);
-    if constexpr (G::kReadsAhead) read(ahead, n + step);
-    const int C = run.C;
-    const auto normed = [&](float value) {
-      if constexpr (kCentred) value -= run.mean;
-      return value * run.rstd;
-    };
+  const auto row = [&](int which) { return a.partial + (int64_t{gridDim.x} * which + blockIdx.x) * width; };
+  ColumnSums<G, kWidth> dw, db;
+  if (sums_columns) {
+    dw.begin(row(0), width);
+    if constexpr (kCentred) db.begin(row(1), width);
+  }
+  let_next_kernel_start();
+  for (int turn = 0; n - in_warp < runs; n += step, ++turn) {
+    const int C = n < runs ? width : 0;
+    const int64_t at = place_of<kCentred>(s, n);
+    const Ring ring(shared, turn % Ring::kRuns);
+    wait_for_batches<Ring::kRuns - 1>();
+    ring.take(0, a.x + at, C, x);
+    ring.take(1, a.dy + at, C, dy);
+    if (a.addend != nullptr) ring.take(2, a.addend + at, C, addend);
+    fetch(ring, n + Ring::kRuns * step);
+    const auto [mean, rstd] = next;
+    next = moments(n + step);
+    const auto centred = [mean](float value) { return kCentred ? value - mean : value; };
     float sums[kCentred ? 2 : 1] = {};
     G::template for_each<kWidth>(C, [&](int i, int c) {
-      const auto value = run.x.get(i, c), d = run.dy.get(i, c), factor = weight.get(i, c);
+      const auto value = x.get(i, c), d = dy.get(i, c), factor = weight.get(i, c);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         const float g = d.at[j] * a.template weight<kCentred>(factor.at[j]);
-        sums[0] = fmaf(g, normed(value.at[j]), sums[0]);
+        sums[0] = fmaf(g, centred(value.at[j]), sums[0]);
         if constexpr (kCentred) sums[1] += g;
       }
     });
     G::sum(sums, turn);
-    run.x.forget();
-    run.dy.forget();
-    weight.forget();
-    const float slope = -sums[0] * inverse;
-    N* dx = a.dx + run.at;
+    if constexpr (!G::kReadsAhead) {
+      x.forget();
+      dy.forget();
+      weight.forget();
+    }
+    const float slope = -sums[0] * rstd * inverse * rstd * rstd;
+    const float shift = kCentred ? -sums[kCentred] * inverse * rstd : 0.0f;
     G::template for_each<kWidth>(C, [&](int i, int c) {
-      const auto value = run.x.get(i, c), d = run.dy.get(i, c), factor = weight.get(i, c);
+      const auto value = x.get(i, c), d = dy.get(i, c), factor = weight.get(i, c);
       Floats<kWidth> result = {};
       if (a.addend != nullptr) result = addend.get(i, c);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
-        float g = fmaf(normed(value.at[j]), slope, d.at[j] * a.template weight<kCentred>(factor.at[j]));
-        if constexpr (kCentred) g -= sums[1] * inverse;
-        result.at[j] = fmaf(g, run.rstd, result.at[j]);
+        const float rest = fmaf(centred(value.at[j]), slope, kCentred ? result.at[j] + shift : result.at[j]);
+        result.at[j] = fmaf(d.at[j] * rstd, a.template weight<kCentred>(factor.at[j]), rest);
       }
-      store<kAligned>(dx + c, C - c, result);
-      if (a.y != nullptr) {
-        Floats<kWidth> shift = {};
-        if constexpr (kCentred) shift = load_floats<kWidth, kAligned>(a.b + c, C - c);
+      store<kAligned>(a.dx + at + c, C - c, result);
+      if (sums_columns) {
+        dw.add(row(0), C, i, c, [&](float& sum, int j) { sum = fmaf(d.at[j] * rstd, centred(value.at[j]), sum); });
+        if constexpr (kCentred) db.add(row(1), C, i, c, [&](float& sum, int j) { sum += d.at[j]; });
+      }
+      if (a.y == nullptr) return;
+      Floats<kWidth> bias = {};
+      if constexpr (kCentred) bias = load_floats<kWidth, kAligned>(a.b + c, C - c);
 #pragma unroll
-        for (int j = 0; j < kWidth; ++j) {
-          result.at[j] = output_of<kCentred>(value.at[j], kCentred ? run.mean : 0.0f, run.rstd,
-                                             a.template weight<kCentred>(factor.at[j]), shift.at[j]);
-        }
-        store<kAligned>(a.y + run.at + c, C - c, result);
+      for (int j = 0; j < kWidth; ++j) {
+        result.at[j] =
+            output_of<kCentred>(value.at[j], mean, rstd, a.template weight<kCentred>(factor.at[j]), bias.at[j]);
       }
-      if (!sums_columns) return;
-      dw.add(i, c, [&](float& sum, int j) { sum = fmaf(d.at[j], normed(value.at[j]), sum); });
-      if constexpr (kCentred) db.add(i, c, [&](float& sum, int j) { sum += d.at[j]; });
+      store<kAligned>(a.y + at + c, C - c, result);
     });
-    if constexpr (G::kReadsAhead) run = ahead;
   }
   if (!sums_columns) return;
-  dw.finish();
-  if constexpr (kCentred) db.finish();
+  wait_for_copies();
+  auto* const floats = reinterpret_cast<float*>(shared);
+  dw.finish(row(0), width, floats);
+  if constexpr (kCentred) db.finish(row(1), width, floats);
 }
 
 template <class N>
 bool is_aligned_norm(const NormArrays<N>& a) {
-  constexpr int kWidth = 16 / static_cast<int>(sizeof(N));
+  constexpr int kWidth = kWidthOf<N>;
   return are_aligned<kWidth>(a.shape.C, a.shape.row_stride, a.x, a.w, a.y, a.dy, a.addend, a.dx) &&
          (a.y == nullptr || are_aligned<kWidth>(a.shape.C, 0, a.b));  // else the bias is not read
-}
-
-// launch(Group<..>{}, std::bool_constant<kAligned>{})
-template <bool kGradients, class N, class Launch>
-void with_norm_group(const NormArrays<N>& a, Launch launch) {
-  with_group<16 / static_cast<int>(sizeof(N)), kGradients>(a.shape.C, [&]<class G>(G group) {
-    with_bool(is_aligned_norm(a), [&](auto aligned) { launch(group, aligned); });
-  });
 }
 
 inline int64_t runs_of(const NormShape& s) {
@@ -278,11 +261,13 @@ template <bool kCentred, class N>
 void norm_forward(const char* name, const NormArrays<N>& a) {
   const int64_t runs = runs_of(a.shape);
   if (runs == 0) return;
-  with_norm_group<false>(a, [&]<class G, class Aligned>(G, Aligned) {
+  with_group<kWidthOf<N>>(a.shape.C, [&]<class G>(G) {
     constexpr int64_t kTurns = 4;  // of a block: enough to read ahead, few enough to leave none behind at the end
     const auto blocks = static_cast<unsigned>(ceil_div(runs, G::kRuns * kTurns));
-    normalize<G, kCentred, 16 / static_cast<int>(sizeof(N)), Aligned::value>
-        <<<blocks, dim3(G::kThreads, G::kRuns), 0, current().stream>>>(a);
+    with_bool(is_aligned_norm(a), [&]<class Aligned>(Aligned) {
+      normalize<G, kCentred, kWidthOf<N>, Aligned::value>
+          <<<blocks, dim3(G::kThreads, G::kRuns), 0, current().stream>>>(a);
+    });
   });
   TRIREME_CUDA_LAUNCHED(name);
 }
@@ -295,14 +280,19 @@ void norm_backward(const char* name, NormArrays<N> a, std::array<ColumnSum<N>, 2
   int64_t blocks = 0;
   const bool sums = outs[0].out != nullptr || outs[1].out != nullptr;
   if (sums) a.partial = reinterpret_cast<float*>(workspace(state));
-  with_norm_group<true>(a, [&]<class G, class Aligned>(G, Aligned) {
+  with_gradient_group<kWidthOf<N>, kCentred>(a.shape.C, [&]<class G>(G) {
     // Of N, C and the type alone, as the order of sums follows from it.
-    constexpr int64_t kMost = kFillingMultiprocessors * kBackwardBlocks<G, kCentred>;
     const int64_t fit = kWorkspaceBytes / (2 * a.shape.C * static_cast<int64_t>(sizeof(float)));
-    blocks = std::min({ceil_div(runs, G::kRuns), kMost, std::max(fit, int64_t{1})});
+    constexpr int64_t kMost = kGradientBlocks<G> * kFillingMultiprocessors;
+    blocks = std::min({ceil_div(runs, G::kOfWarp), kMost, std::max(fit, int64_t{1})});
     if (blocks == 0) return;
-    norm_gradients<G, kCentred, 16 / static_cast<int>(sizeof(N)), Aligned::value>
-        <<<static_cast<unsigned>(blocks), dim3(G::kThreads, G::kRuns), 0, state.stream>>>(a);
+    with_bool(is_aligned_norm(a), [&]<class Aligned>(Aligned) {
+      const auto kernel = norm_gradients<G, kCentred, kWidthOf<N>, Aligned::value, N>;
+      const int shared = Ahead<G, N, kWidthOf<N>, Aligned::value>::bytes(a.addend == nullptr ? 2 : 3);
+      TRIREME_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+      kernel<<<static_cast<unsigned>(blocks), dim3(G::kThreads, G::kRuns), static_cast<std::size_t>(shared),
+               state.stream>>>(a);
+    });
   });
   TRIREME_CUDA_LAUNCHED(name);
   if (sums) add_partial_sums(name, blocks, a.shape.C, a.partial, outs);
