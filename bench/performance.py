@@ -74,6 +74,7 @@ def training_row(row):
         "strategy": row["strategy"],
         "weights, master, reduction, moments": ", ".join(row[f"{kind}_dtype"] for kind in ("param", "master", "reduce", "moment")),
         "recompute": row["recompute"],
+        "deterministic": {True: "yes", False: "no"}[row.get("deterministic", True)],
         "clip": row["clip"],
         "steps": row["steps"],
         "tokens/s a GPU": speed(row),

@@ -92,6 +92,7 @@ struct TrainingPlan {
   bool cpu_checkpointing;                     // full: their inputs in host memory
   std::optional<std::int64_t> memory_budget;  // bytes of a rank; unset, 0: none
   std::uint64_t seed;
+  bool deterministic;                        // on devices too, at a cost
   std::int64_t eval_interval;                // steps; 0: at the end only
   std::optional<std::int64_t> eval_samples;  // unset: the whole held-out split
   bool operator==(const TrainingPlan&) const = default;

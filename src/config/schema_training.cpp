@@ -159,6 +159,13 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::seed>(),
        .doc = "Decides the initial weights and the order of the samples."},
+      {.name = "training.deterministic",
+       .type = Type::boolean,
+       .fallback = "true",
+       .decides = always,
+       .field = field<&Plan::training, &TrainingPlan::deterministic>(),
+       .doc = "The same run has the same bits, also where it resumes. false: on devices cuDNN may add up attention's "
+              "gradients in any order, as PyTorch has it, which is faster by a few per cent; the CPU's bits stay."},
   };
 }
 

@@ -40,6 +40,7 @@ struct AttentionShape {
   double soft_cap = 0;  // scores become cap * tanh(score / cap); 0: they stay
   // Positions that a sequence may have before its T ones, with keys and values in a cache. Only sizes memory.
   std::int64_t past = 0;
+  bool deterministic = true;  // false: on devices the backward may add up in any order
   constexpr std::int64_t positions() const { return past + T; }
   constexpr std::int64_t qkv_width() const { return (H + 2 * K) * D; }
 };

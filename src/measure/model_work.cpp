@@ -95,7 +95,8 @@ class Works {
                            .H = shape_.H,
                            .K = shape_.K,
                            .D = shape_.D,
-                           .scale = 1 / std::sqrt(static_cast<double>(shape_.D))};
+                           .scale = 1 / std::sqrt(static_cast<double>(shape_.D)),
+                           .deterministic = options_.deterministic};
     const std::int64_t N = batch.tokens();
     const Tensor qkv = filled(1, {N, s.qkv_width()}), dqkv = filled(1, {N, s.qkv_width()});
     const Tensor out = filled(1, {N, s.H * s.D}), dout = filled(1, {N, s.H * s.D});

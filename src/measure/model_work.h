@@ -21,7 +21,8 @@ struct WorkOptions {
   BatchShape micro_batch;
   bool on_device = false;  // the first CUDA device, else the CPU
   bool products = false, attention = false, copy = false;
-  double seconds = 20;  // altogether; the first quarter warms the device up and does not count
+  bool deterministic = true;  // attention
+  double seconds = 20;        // altogether; the first quarter warms the device up and does not count
 };
 
 // In bf16, in turn, until the time is over.

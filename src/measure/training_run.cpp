@@ -109,6 +109,7 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"moment_dtype", name_of(plan.precision.moment_dtype)},
           {"optimizer", "adamw"},
           {"recompute", run.recompute},
+          {"deterministic", plan.training.deterministic},
           {"clip", plan.training.gradient_clipping},
           {"steps", step.runs},
           {"warm_up", run.warm_up},
@@ -137,6 +138,7 @@ void add_floor(const TrainingRun& run, const config::Plan& plan, bool on_device,
                                                           .products = true,
                                                           .attention = true,
                                                           .copy = true,
+                                                          .deterministic = plan.training.deterministic,
                                                           .seconds = run.floor_s}));
   const auto bytes_of = [](config::ElementType type) { return type == config::ElementType::fp32 ? 4 : 2; };
   const UpdateBytes update{.sum = bytes_of(plan.precision.grad_accum_dtype),

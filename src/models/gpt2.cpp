@@ -39,6 +39,7 @@ TransformerFacts facts_of(const Gpt2Config& c, DType dtype) {
   f.padded_vocabulary = padded_vocabulary(c.vocabulary);
   f.max_positions = c.max_positions;
   f.loss_chunk_tokens = c.loss_chunk_tokens;
+  f.deterministic = c.deterministic;
   f.C = c.hidden_size, f.F = c.intermediate_size;
   f.H = c.num_heads, f.K = c.num_heads, f.D = c.hidden_size / c.num_heads;
   f.norm = {.eps = c.layer_norm_eps, .centred = true};

@@ -130,12 +130,14 @@ LlamaConfig spelled_out(LlamaConfig model) {
     model.windows.clear();
   }
   model.loss_chunk_tokens = LlamaConfig().loss_chunk_tokens;
+  model.deterministic = true;
   return model;
 }
 
 Gpt2Config spelled_out(Gpt2Config model) {
   if (model.intermediate_size == 0) model.intermediate_size = 4 * model.hidden_size;
   model.loss_chunk_tokens = Gpt2Config().loss_chunk_tokens;
+  model.deterministic = true;
   return model;
 }
 

@@ -71,6 +71,7 @@ TransformerFacts facts_of(const LlamaConfig& c, DType dtype) {
   f.padded_vocabulary = padded_vocabulary(c.vocabulary);
   f.max_positions = c.max_positions;
   f.loss_chunk_tokens = c.loss_chunk_tokens;
+  f.deterministic = c.deterministic;
   f.C = c.hidden_size, f.F = c.intermediate_size;
   f.H = c.num_heads, f.K = c.num_key_value_heads, f.D = c.head_dim;
   f.norm = {.eps = c.rms_norm_eps, .centred = false, .one_plus = c.one_plus_norm_weights};

@@ -26,6 +26,7 @@ struct LlamaConfig {
   double init_std = 0.02;  // residual output projections are scaled by 1 / sqrt(2 L)
   bool tie_word_embeddings = true;
   std::int64_t loss_chunk_tokens = 1024;  // rows of logits that exist at once
+  bool deterministic = true;              // on devices attention's gradients are added up in a fixed order
 
   Activation activation = Activation::silu;  // of the gate
   bool qkv_bias = false;                     // Qwen2; Llama's attention_bias sets both

@@ -28,6 +28,7 @@ struct TransformerFacts {
   bool input_major = false;  // the blocks' matrices are [in, out]
   double embedding_scale = 1, attention_soft_cap = 0, logit_soft_cap = 0;
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
+  bool deterministic = true;
   bool recompute_wide = false;  // the feed-forward network's wide rows are not kept but computed again in the backward
 };
 

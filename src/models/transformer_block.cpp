@@ -48,7 +48,8 @@ AttentionShape TransformerBlock::attention_shape(const BatchShape& shape) const 
           .D = facts_.D,
           .scale = block_.attention_scale,
           .soft_cap = facts_.attention_soft_cap,
-          .past = shape.past};
+          .past = shape.past,
+          .deterministic = facts_.deterministic};
 }
 
 TransformerBlock::Saved TransformerBlock::place_saved(MemoryLayout& memory, const BatchShape& shape) const {

@@ -274,6 +274,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
   if (plan.training.device == config::Device::cuda) {
     std::visit([](auto& known) { known.loss_chunk_tokens = kLossChunkOnDevices; }, run.model);
   }
+  std::visit([&](auto& known) { known.deterministic = plan.training.deterministic; }, run.model);
   run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);
   run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;

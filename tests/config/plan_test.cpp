@@ -245,6 +245,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.reduce_each_micro_batch", "true"},
                                                                        {"training.mixed_precision", "bf16"},
                                                                        {"training.seed", "1"},
+                                                                       {"training.deterministic", "false"},
                                                                        {"training.learning_rate", "1e-3"},
                                                                        {"training.min_learning_rate", "1e-5"},
                                                                        {"training.warmup_steps", "5"},

@@ -66,6 +66,11 @@ TEST_F(DeviceTraining, RepeatsItsBitsAlsoWhereItRecomputes) {
   }
 }
 
+TEST_F(DeviceTraining, OtherOrdersOfSumsStayWithinTheRounding) {
+  const TinyRun run{.bf16 = true};
+  expect_near(train_tiny(with(on_device(run), {"training.deterministic=false"})).losses, train_tiny(run).losses, 2e-2);
+}
+
 const std::vector<std::string> kNarrowState = {"training.master_dtype=bf16", "training.moment_dtype=bf16"};
 
 TEST_F(DeviceTraining, ResumesWithTheSameBits) {

@@ -32,7 +32,7 @@ struct Question {
   std::int64_t B, T, H, K, D;
   double scale;
   DType dtype;
-  bool backward;
+  bool backward, deterministic;
   auto operator<=>(const Question&) const = default;
 };
 
@@ -71,7 +71,7 @@ struct Answer {
                                                     fe::graph::SDPA_backward_attributes()
                                                         .set_name("attention")
                                                         .set_causal_mask(true)
-                                                        .set_deterministic_algorithm(true)
+                                                        .set_deterministic_algorithm(q.deterministic)
                                                         .set_attn_scale(static_cast<float>(q.scale)));
       make_output(dq, kDq, q, q.H, row);
       make_output(dk, kDk, q, q.K, row);
@@ -126,7 +126,7 @@ void run(const Question& question, std::unordered_map<std::int64_t, void*> place
 }
 
 Question question_of(const AttentionShape& s, DType dtype, bool backward) {
-  return {s.B, s.T, s.H, s.K, s.D, s.scale, dtype, backward};
+  return {s.B, s.T, s.H, s.K, s.D, s.scale, dtype, backward, s.deterministic || !backward};
 }
 
 struct Heads {
