@@ -48,6 +48,20 @@ struct DropoutRule {
   __device__ void draw(std::int64_t sample, std::int64_t group, int place, uint4 (&words)[n]) const {
     random_words(keys[sample], stream, static_cast<std::uint64_t>(group * 16 + place), words);
   }
+  // The same as bits: 4 i + w says that the element of word w of place i is kept.
+  template <int n>
+  __device__ std::uint32_t kept(std::int64_t sample, std::int64_t group, int place) const {
+    uint4 words[n];
+    draw(sample, group, place, words);
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const std::uint32_t of_place[] = {words[i].x, words[i].y, words[i].z, words[i].w};
+#pragma unroll
+      for (int w = 0; w < 4; ++w) bits |= (of_place[w] < threshold ? 0u : 1u) << (4 * i + w);
+    }
+    return bits;
+  }
   // What the elements of one place are multiplied by.
   __device__ float4 factors(std::int64_t sample, std::int64_t group, int place) const {
     uint4 words[1];
