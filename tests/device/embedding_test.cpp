@@ -109,7 +109,7 @@ TEST_F(DeviceEmbedding, IdsWithManyRowsAreSumsOfSections) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for (const std::int64_t N : {kSection, kSection + 1, 2 * kSection, std::int64_t{20'011}}) {
-    for (const std::int64_t V : {1, 2, 7, 50}) {
+    for (const std::int64_t V : {1, 2, 7, 50, 1024}) {
       for (const bool add : {false, true}) compare_backward<bfloat16>(N, 24, V, 0, add, numbers);
     }
   }

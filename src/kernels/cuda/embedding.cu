@@ -1,14 +1,12 @@
 #include <algorithm>
-#include <bit>
-#include <cub/device/device_radix_sort.cuh>
 
 #include "base/error.h"
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/vector.cuh"
 
 namespace trireme::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128, kLeastSection = 128;
 
 // A warp a row; rows are of bytes, so that 16-bit types share one kernel.
 template <class Unit>
@@ -40,157 +38,182 @@ void gather(std::int64_t N, std::int64_t units, const std::int32_t* ids, const v
   TRIREME_CUDA_LAUNCHED("embedding_forward");
 }
 
-__global__ void __launch_bounds__(kThreads) count_kernel(std::int64_t N, std::int32_t* rows) {
-  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (n < N) rows[n] = static_cast<std::int32_t>(n);
-}
+template <class N>
+constexpr int kWidth = kWidthOf<N>;  // elements that a thread takes at once
 
-// Positions in the sorted order.
+constexpr int kSortThreads = 512, kSortWarps = kSortThreads / 32, kSortIds = kSortThreads;
+
+// Positions in the order of ids, those of an id in their own.
 struct Sorted {
   std::int64_t rows;
-  const std::int32_t *ids, *order;  // order: the row of each
-  int section;                      // rows of an id that one block adds up
+  std::int32_t *ids, *order;  // of each position: its id, its row
+  std::int32_t* starts;       // of each id, and of one more: its first position
+  int section;                // rows of an id that one block adds up: a power of two
 
-  __device__ bool is_first(std::int64_t p) const { return p == 0 || ids[p - 1] != ids[p]; }
-  __device__ bool goes_on(std::int64_t p) const { return p + section < rows && ids[p + section] == ids[p]; }
-  // The first position that is not below the id.
-  __device__ std::int64_t begin_of(std::int32_t id) const {
-    std::int64_t low = 0, high = rows;
-    while (low < high) {
-      const std::int64_t middle = (low + high) / 2;
-      if (ids[middle] < id) {
-        low = middle + 1;
-      } else {
-        high = middle;
+  // Where the sum of the section at p goes: within `section` positions no more than one run of several sections begins,
+  // and no more than one section of another.
+  __device__ std::int64_t slot(std::int64_t p, bool is_first) const { return p / section * 2 + (is_first ? 1 : 0); }
+};
+
+// A block has kSortIds ids, and looks at all rows for them, twice: how many of each there are, and where each row goes.
+// Its warps have the rows' parts one behind another.
+__global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const std::int32_t* ids, Sorted sorted) {
+  constexpr int kUnroll = 8;
+  __shared__ int places[kSortWarps][kSortIds];  // of a warp's next row of an id
+  __shared__ int counts[kSortWarps], lower[kSortWarps];
+  const int me = static_cast<int>(threadIdx.x), lane = me % 32, warp = me / 32;
+  const int begin_id = static_cast<int>(blockIdx.x) * kSortIds;
+  const int share = (N + kSortWarps - 1) / kSortWarps, begin = min(warp * share, N), end = min(begin + share, N);
+  // visit(row, id - begin_id, place) for the warp's rows with an id of the block; how many have a lower one.
+  const auto go_through = [&](auto visit) {
+    int low = 0;
+    for (int first = begin; first < end; first += 32 * kUnroll) {
+      int id[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int n = first + u * 32 + lane;
+        id[u] = n < end ? ids[n] : V + kSortIds;
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int of_block = id[u] - begin_id;
+        const bool mine = of_block >= 0 && of_block < kSortIds;
+        low += of_block < 0 ? 1 : 0;
+        const unsigned lanes = __ballot_sync(~0u, mine);
+        if (lanes == 0) continue;
+        if (mine) {
+          const unsigned same = __match_any_sync(lanes, of_block);
+          const int earlier = __popc(same & ((1u << lane) - 1));
+          const int place = places[warp][of_block];
+          visit(first + u * 32 + lane, of_block, place + earlier);
+          __syncwarp(same);
+          if (earlier == 0) places[warp][of_block] = place + __popc(same);
+        }
+        __syncwarp();
       }
     }
     return low;
-  }
-  // Where the sum of the section at p goes: within `section` positions no more than one run of several sections begins,
-  // and no more than one section of another.
-  __device__ std::int64_t slot(std::int64_t p) const { return p / section * 2 + (is_first(p) ? 1 : 0); }
-};
-
-// The rows that have the same id lie side by side in the sorted order. A block at the first row of each section of them
-// adds the section up: to the gradient, or, where there are more, into a slot of partial. A thread has so many columns
-// as fill a pack, whatever the alignment.
-template <class N>
-__global__ void __launch_bounds__(kThreads)
-    backward_kernel(Sorted sorted, std::int64_t C, bool aligned, const N* dy, N* dw, bool add, float* partial) {
-  constexpr int kSize = Pack<N>::kSize, kUnroll = 8;
-  __shared__ std::int32_t tile[kThreads];
-  const std::int64_t begin = blockIdx.x;
-  const std::int32_t id = sorted.ids[begin], row = sorted.order[begin];
-  const bool is_first = sorted.is_first(begin), is_alone = begin + 1 == sorted.rows || sorted.ids[begin + 1] != id;
-  if (!is_first) {
-    if (begin < sorted.section || sorted.ids[begin - sorted.section] != id) return;
-    if ((begin - sorted.begin_of(id)) % sorted.section != 0) return;
-  }
-  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kSize;
-  const int width = static_cast<int>(max(min(C - c, std::int64_t{kSize}), std::int64_t{0}));
-  const bool whole = aligned && width == kSize;
-  const auto load = [=](const N* p) {
-    if (whole) return load_pack(p);
-    Pack<N> pack{};
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      if (i < width) pack.element[i] = p[i];
-    }
-    return pack;
   };
-  float sum[kSize] = {};
-  const auto add_pack = [&](const Pack<N>& pack) {
 #pragma unroll
-    for (int i = 0; i < kSize; ++i) sum[i] += to_float(pack.element[i]);
-  };
-  add_pack(load(dy + row * C + c));
-  const std::int64_t end = is_alone ? begin : min(begin + sorted.section, sorted.rows);
-  for (std::int64_t first = begin + 1; first < end; first += kThreads) {
-    const std::int64_t mine = first + threadIdx.x;
-    const bool same = mine < end && sorted.ids[mine] == id;
-    const int count = __syncthreads_count(same);  // they are in front: ids are sorted
-    if (same) tile[threadIdx.x] = sorted.order[mine];
-    __syncthreads();
-    for (int i = 0; i < count; i += kUnroll) {
-      Pack<N> x[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (i + u < count) x[u] = load(dy + tile[i + u] * C + c);
-      }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (i + u < count) add_pack(x[u]);
-      }
-    }
-    if (count < kThreads) break;
+  for (int w = 0; w < kSortWarps; ++w) places[w][me] = 0;
+  __syncthreads();
+  int low = go_through([](int, int, int) {});
+  __syncthreads();
+  int count = 0;
+  for (int w = 0; w < kSortWarps; ++w) {
+    const int here = places[w][me];
+    places[w][me] = count;
+    count += here;
   }
-  if (!is_first || (!is_alone && sorted.goes_on(begin))) {
-    float* to = partial + sorted.slot(begin) * C + c;
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      if (i < width) to[i] = sum[i];
-    }
-    return;
+  int before = count;  // in this id and the lower ones of the warp
+  for (int width = 1; width < 32; width *= 2) {
+    const int other = __shfl_up_sync(~0u, before, width);
+    if (lane >= width) before += other;
   }
-  N* to = dw + id * C + c;
-  if (add) add_pack(load(to));
-  Pack<N> result;
-#pragma unroll
-  for (int i = 0; i < kSize; ++i) result.element[i] = from_float<N>(sum[i]);
-  if (whole) return store_pack(to, result);
-#pragma unroll
-  for (int i = 0; i < kSize; ++i) {
-    if (i < width) to[i] = result.element[i];
+  low = __reduce_add_sync(~0u, low);
+  if (lane == 31) {
+    counts[warp] = before;
+    lower[warp] = low;
   }
+  __syncthreads();
+  int start = before - count;
+  for (int w = 0; w < kSortWarps; ++w) start += lower[w] + (w < warp ? counts[w] : 0);
+  for (int w = 0; w < kSortWarps; ++w) places[w][me] += start;
+  if (begin_id + me <= V) sorted.starts[begin_id + me] = start;
+  __syncthreads();
+  go_through([&](int row, int of_block, int place) {
+    sorted.ids[place] = begin_id + of_block;
+    sorted.order[place] = row;
+  });
 }
 
-// Adds up the sections of the run that begins within blockIdx.x's positions, if one of several does: in their order, a
-// thread a column.
+// A block at the first position of each section of an id adds its rows up: to the gradient, or, where the id has more,
+// into a slot of partial. A thread has so many columns as fill a pack, whatever the alignment. Each block also clears
+// its share of the rows without an id, unless the gradient is added to.
+template <class N>
+__global__ void __launch_bounds__(kThreads, 8)
+    backward_kernel(Sorted sorted, std::int64_t C, int V, bool aligned, const N* dy, N* dw, bool add, float* partial) {
+  constexpr int kUnroll = 8;
+  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kWidth<N>;
+  const int width = static_cast<int>(max(min(C - c, std::int64_t{kWidth<N>}), std::int64_t{0}));
+  const bool whole = aligned && width == kWidth<N>;
+  const auto load = [=](const N* p) {
+    return whole ? cuda::load<kWidth<N>, true>(p, 1) : cuda::load<kWidth<N>, false>(p, width);
+  };
+  const auto store = [=](N* p, const Floats<kWidth<N>>& values) {
+    if (whole) return cuda::store<true>(p, 1, values);
+    cuda::store<false>(p, width, values);
+  };
+  const std::int64_t begin = blockIdx.x;
+  std::int32_t id = 0, row = 0;  // asked for before stores that they would wait for
+  bool is_first = false;
+  if (begin < sorted.rows) {
+    id = sorted.ids[begin];
+    row = sorted.order[begin];
+    is_first = begin == 0 || sorted.ids[begin - 1] != id;
+  }
+  if (!add) {
+    const int share = (V + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+    const int first = static_cast<int>(blockIdx.x) * share, last = min(first + share, V);
+    for (int v = first; v < last; v += kUnroll) {
+      bool empty[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        empty[u] = v + u < last && sorted.starts[v + u] == sorted.starts[v + u + 1];
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (empty[u]) store(dw + (v + u) * C + c, Floats<kWidth<N>>{});
+      }
+    }
+  }
+  if (begin >= sorted.rows) return;
+  if (!is_first && ((begin - sorted.starts[id]) & (sorted.section - 1)) != 0) return;
+  Floats<kWidth<N>> sum{};
+  const auto add_row = [&](const Neighbours<N, kWidth<N>>& values) {
+    const auto x = floats(values);
+#pragma unroll
+    for (int i = 0; i < kWidth<N>; ++i) sum.at[i] += x.at[i];
+  };
+  add_row(load(dy + row * C + c));
+  const std::int64_t last = sorted.starts[id + 1], end = min(begin + sorted.section, last);
+  for (std::int64_t p = begin + 1; p < end; p += kUnroll) {
+    Neighbours<N, kWidth<N>> x[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (p + u < end) x[u] = load(dy + sorted.order[p + u] * C + c);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (p + u < end) add_row(x[u]);
+    }
+  }
+  if (!is_first || end < last) {
+    return cuda::store<false>(partial + sorted.slot(begin, is_first) * C + c, width, sum);
+  }
+  N* to = dw + id * C + c;
+  if (add) add_row(load(to));
+  store(to, sum);
+}
+
+// Adds up the sections of the run that begins within blockIdx.x's positions, if one of several does, which then has the
+// last of them: in their order, a thread a column.
 template <class N>
 __global__ void __launch_bounds__(kThreads)
     sections_kernel(Sorted sorted, std::int64_t C, const float* partial, N* dw, bool add) {
-  __shared__ std::int64_t found;
-  if (threadIdx.x == 0) found = -1;
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < sorted.section; i += kThreads) {
-    const std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * sorted.section + i;
-    if (p < sorted.rows && sorted.goes_on(p) && sorted.is_first(p)) found = p;
-  }
-  __syncthreads();
-  const std::int64_t begin = found, c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
-  if (begin < 0 || c >= C) return;
-  const std::int32_t id = sorted.ids[begin];
-  const std::int64_t end = sorted.begin_of(id + 1);
-  float sum = partial[sorted.slot(begin) * C + c];
-#pragma unroll 8
-  for (std::int64_t p = begin + sorted.section; p < end; p += sorted.section)
-    sum += partial[p / sorted.section * 2 * C + c];
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sorted.section;
+  const std::int32_t id = sorted.ids[min(first + sorted.section, sorted.rows) - 1];
+  const std::int64_t begin = sorted.starts[id], end = sorted.starts[id + 1];
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  if (begin < first || end - begin <= sorted.section || c >= C) return;
+  float sum = partial[sorted.slot(begin, true) * C + c];
+  const float* more = partial + sorted.slot(begin + sorted.section, false) * C + c;
+  const int sections = static_cast<int>((end - 1 - begin) / sorted.section);
+#pragma unroll 16
+  for (int i = 0; i < sections; ++i) sum += more[i * 2 * C];
   N* to = dw + id * C + c;
   if (add) sum += to_float(*to);
   *to = from_float<N>(sum);
-}
-
-// ids in order, and the row of each: order[i], those of one id in order too. order is the caller's memory, the rest,
-// sorted ids included, lies in the stream's.
-const std::int32_t* sort_by_id(std::int64_t N, std::int64_t V, const std::int32_t* ids, std::int32_t* order) {
-  StreamState& state = current();
-  auto* sorted = reinterpret_cast<std::int32_t*>(workspace(state));
-  const std::int64_t padded = ceil_div(N, 64) * 64;
-  std::int32_t* rows = sorted + padded;
-  std::int32_t* scratch = rows + padded;
-  const auto bits = std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(V - 1))));
-  const auto sort = [&](void* memory, std::size_t& bytes) {
-    TRIREME_CUDA(cub::DeviceRadixSort::SortPairs(memory, bytes, ids, sorted, rows, order, N, 0, bits, state.stream));
-  };
-  std::size_t bytes = 0;
-  sort(nullptr, bytes);
-  TRIREME_CHECK(
-      2 * padded * 4 + static_cast<std::int64_t>(bytes) <= kWorkspaceBytes && padded * 4 <= kWorkspaceBytes / 2,
-      "an embedding's gradient of so many positions does not fit into a stream's memory");
-  count_kernel<<<static_cast<unsigned>(ceil_div(N, kThreads)), kThreads, 0, state.stream>>>(N, rows);
-  TRIREME_CUDA_LAUNCHED("embedding_backward");
-  sort(scratch, bytes);
-  return sorted;
 }
 
 }  // namespace
@@ -207,7 +230,7 @@ namespace {
 
 // Rows of a section: as few as leave room for the sections' sums.
 int section_of(std::int64_t N, std::int64_t C) {
-  std::int64_t section = kThreads;
+  std::int64_t section = kLeastSection;
   while (section < N && ceil_div(N, section) * 2 * C * static_cast<std::int64_t>(sizeof(float)) > kWorkspaceBytes / 2)
     section *= 2;
   return static_cast<int>(section);
@@ -218,18 +241,28 @@ int section_of(std::int64_t N, std::int64_t C) {
 template <class T>
 void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
                         bool add, void* workspace) {
-  const cudaStream_t stream = current().stream;
-  if (!add) TRIREME_CUDA(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(V * C) * sizeof(T), stream));
-  if (N == 0 || C == 0) return;
+  StreamState& state = current();
+  const cudaStream_t stream = state.stream;
+  if (N == 0 || C == 0) {
+    if (!add) TRIREME_CUDA(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(V * C) * sizeof(T), stream));
+    return;
+  }
   auto* order = static_cast<std::int32_t*>(workspace);
-  const std::int32_t* ids_in_order = sort_by_id(N, V, ids, order);
-  const Sorted sorted{N, ids_in_order, order, section_of(N, C)};
-  // Behind the sorted ids, over what sorting needed.
-  auto* partial = reinterpret_cast<float*>(const_cast<std::int32_t*>(ids_in_order) + ceil_div(N, 64) * 64);
-  constexpr int kSize = Pack<Native<T>>::kSize;
+  auto* ids_in_order = reinterpret_cast<std::int32_t*>(cuda::workspace(state));
+  TRIREME_CHECK(N * 4 <= kWorkspaceBytes / 2,
+                "an embedding's gradient of so many positions does not fit into a stream's memory");
+  const Sorted sorted{N, ids_in_order, order, order + N, section_of(N, C)};
+  auto* partial = reinterpret_cast<float*>(ids_in_order) + kWorkspaceBytes / 2 / 4;
+  sort_kernel<<<static_cast<unsigned>(V / kSortIds + 1), kSortThreads, 0, stream>>>(static_cast<int>(N),
+                                                                                    static_cast<int>(V), ids, sorted);
+  TRIREME_CUDA_LAUNCHED("embedding_backward");
+  constexpr int kSize = kWidth<Native<T>>;
+  constexpr std::int64_t kMostCleared = 32;  // rows, by a block
   const bool aligned = is_aligned(dy) && is_aligned(dw) && C % kSize == 0;
-  const dim3 blocks(static_cast<unsigned>(N), static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
-  backward_kernel<<<blocks, kThreads, 0, stream>>>(sorted, C, aligned, native(dy), native(dw), add, partial);
+  const dim3 blocks(static_cast<unsigned>(add ? N : std::max(N, ceil_div(V, kMostCleared))),
+                    static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
+  backward_kernel<<<blocks, kThreads, 0, stream>>>(sorted, C, static_cast<int>(V), aligned, native(dy), native(dw), add,
+                                                   partial);
   TRIREME_CUDA_LAUNCHED("embedding_backward");
   if (N <= sorted.section) return;
   const dim3 runs(static_cast<unsigned>(ceil_div(N, sorted.section)), static_cast<unsigned>(ceil_div(C, kThreads)));
