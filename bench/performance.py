@@ -28,6 +28,7 @@ It is of one GPU by itself: what GPUs exchange is not in it.
 Speeds are medians over the steps after a warm-up, in brackets the tenth and the ninetieth percentile. Peak memory is all that is in use
 on the card, with what driver and libraries take; planned is what the plan says before the run, with what the driver held then. First step:
 from process start to the end of the first step, with warm caches and, where it was the first program of its call, cold.
+Deterministic "no" is `training.deterministic=false`: attention's gradients are added up in any order, as the peers do; the default is "yes".
 
 To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
 train`, `gemm`, `attention` (each has `--help`). For a machine without a compiler `bench/gpu_pack FOLDER` makes a folder to carry, and
