@@ -23,7 +23,7 @@ std::string to_json_text(const ProductWays& ways);
 // Throws Error TR2296 for what is none.
 ProductWays parse_product_ways(const std::string& text, const std::string& place);
 
-// Products of a micro-batch that are worth to be measured: a smaller one takes less time than its launch.
+// Products of a micro-batch that are worth measuring: a smaller one takes some 15 us, and a step has few of them.
 constexpr double kWorthMeasuring = 1e10;  // flops
 std::vector<kernels::Product> products_of(const Chain& chain, const BatchShape& shape,
                                           double least_flops = kWorthMeasuring);
