@@ -115,10 +115,7 @@ TEST_F(DeviceGemm, AddsWhatLiesElsewhereAndABias) {
 // The product of compare_addends.
 template <class T>
 Product product_of(std::int64_t m, std::int64_t n, std::int64_t k, bool has_bias) {
-  constexpr DType kType = std::is_same_v<T, float>      ? DType::f32
-                          : std::is_same_v<T, bfloat16> ? DType::bf16
-                                                        : DType::f16;
-  return {kType, kType, false, true, has_bias, m, n, k, k, k, n};
+  return {dtype_of<T>, dtype_of<T>, false, true, has_bias, m, n, k, k, k, n};
 }
 
 TEST_F(DeviceGemm, HasThemInEachWayThatTheLibraryKnows) {

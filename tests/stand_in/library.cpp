@@ -138,18 +138,11 @@ void need_named(const Product& product) {
   TRIREME_CHECK(choices.empty() || choices.contains(product), "a product was not named: " + to_string(product));
 }
 
-template <class T>
-constexpr DType kTypeOf = DType::f32;
-template <>
-constexpr DType kTypeOf<bfloat16> = DType::bf16;
-template <>
-constexpr DType kTypeOf<float16> = DType::f16;
-
 template <class T, class C>
 void product(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
              std::int64_t lda, const T* b, std::int64_t ldb, C* c, std::int64_t ldc, const C* addend, const C* bias) {
   (need_reached(a), need_reached(b), need_reached(c), need_reached(addend), need_reached(bias));
-  need_named({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
+  need_named({dtype_of<T>, dtype_of<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
   issue([=] {
     if constexpr (std::is_same_v<T, C>) {
       gemm(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend, bias);

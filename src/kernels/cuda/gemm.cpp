@@ -121,13 +121,6 @@ std::shared_ptr<const Ready> ready(const Product& product) {
   return kept;
 }
 
-template <class T>
-constexpr DType kTypeOf = DType::f32;
-template <>
-constexpr DType kTypeOf<bfloat16> = DType::bf16;
-template <>
-constexpr DType kTypeOf<float16> = DType::f16;
-
 template <class C>
 void sum_of_nothing(std::int64_t m, std::int64_t n, C* c, std::int64_t ldc, const C* addend, const C* bias) {
   if (bias != nullptr) return bias_forward(m, n, bias, addend, c);
@@ -147,7 +140,7 @@ void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, 
   if (m == 0 || n == 0) return;
   if (k == 0) return sum_of_nothing(m, n, c, ldc, addend, bias);
   const auto product =
-      ready({kTypeOf<T>, kTypeOf<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
+      ready({dtype_of<T>, dtype_of<C>, a_transposed, b_transposed, bias != nullptr, m, n, k, lda, ldb, ldc});
   check(product->compute(product->choice, a, b, c, addend, bias), "cublasLtMatmul");
 }
 
