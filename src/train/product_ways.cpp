@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -12,7 +11,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "comm/collectives.h"
 
 namespace trireme::train {
@@ -129,9 +127,10 @@ ProductWays agree_on_products(const std::vector<kernels::Product>& products, con
   const ProductWays ways = parse_product_ways(comm::broadcast_text(comm, told), "rank 0");
   const bool is_same = ways.library == kernels::product_library();
   kernels::choose_products(is_same ? ways.of(products) : kernels::ProductChoices{});
-  if (!is_same)
+  if (!is_same) {
     notices.push_back("this rank has other cards than rank 0: its products are computed as " +
                       kernels::product_library() + " advises");
+  }
   return ways;
 }
 
