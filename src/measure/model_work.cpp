@@ -137,10 +137,6 @@ class Works {
   std::vector<Work> works_;
 };
 
-}  // namespace
-
-namespace {
-
 // In the ways in which a run computes them.
 void choose_products(const ModelShape& shape, const WorkOptions& options) {
   std::vector<kernels::Product> all;
