@@ -133,7 +133,7 @@ struct Table {
   // through the kernel of that name, and the gradients are those of what went in.
   void (*cross_entropy)(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,
                         const std::int32_t* labels, double grad_scale, double* total);
-  // The same sum without gradients; logits stay.
+  // The same sum, of other parts of a row and so otherwise rounded, without gradients; logits stay.
   void (*cross_entropy_loss)(std::int64_t N, std::int64_t V, std::int64_t stride, const T* logits,
                              const std::int32_t* labels, double* total);
 

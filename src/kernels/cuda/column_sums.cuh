@@ -2,30 +2,16 @@
 #pragma once
 #include <array>
 
+#include "kernels/cuda/early.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace trireme::kernels::cuda {
-
-// Blocks are counted for so many, an H100's, whatever the device has: the order of sums follows from it.
-constexpr int64_t kFillingMultiprocessors = 132;
 
 template <class N>
 struct ColumnSum {
   N* out = nullptr;  // [C]; null: not wanted
   bool add = false;  // to what is there
 };
-
-// From here on the blocks of the kernel behind this one may start, where there is room, up to where they wait for it.
-__device__ inline void let_next_kernel_start() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-__device__ inline void wait_for_kernel_before() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 constexpr int kSumLanes = 32;  // threads of a column
 
@@ -63,19 +49,8 @@ template <class N>
 void add_partial_sums(const char* name, int64_t parts, int64_t C, const float* partial,
                       const std::array<ColumnSum<N>, 2>& outs) {
   if (C == 0) return;
-  const StreamState& state = current();
-  int major = 0;
-  TRIREME_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, state.device));
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>(ceil_div(C, 32)), outs[1].out == nullptr ? 1 : 2);
-  launch.blockDim = dim3(32, kSumLanes);
-  launch.stream = state.stream;
-  launch.attrs = &early;
-  launch.numAttrs = major >= 9 ? 1 : 0;
-  check(cudaLaunchKernelEx(&launch, sum_parts<N>, static_cast<int>(parts), C, partial, outs), name);
+  const dim3 blocks(static_cast<unsigned>(ceil_div(C, 32)), outs[1].out == nullptr ? 1 : 2);
+  launch_early(name, sum_parts<N>, blocks, dim3(32, kSumLanes), static_cast<int>(parts), C, partial, outs);
 }
 
 // to[c] = the sum of shared[kGroups][kColumns], for c < C. All threads of the block, so many as kThreads.

@@ -10,8 +10,9 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-constexpr int kMaxThreads = 256;
-constexpr int kUnroll = 4;  // pieces that a thread asks for before it looks at the first
+constexpr int kMaxThreads = 256, kBlocks = 4;  // of a block, of a multiprocessor
+constexpr int kMostOfRow = 8;                  // blocks, that every device with clusters has
+constexpr int kUnroll = 4;                     // pieces that a thread asks for before it looks at the first
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // 16 bytes of logits.
@@ -19,6 +20,52 @@ template <class N>
 constexpr int kSize = 16 / static_cast<int>(sizeof(N));
 template <class N>
 using Piece = Neighbours<N, kSize<N>>;
+
+// The larger of the elements of two words, place by place.
+__device__ std::uint32_t larger(std::uint32_t a, std::uint32_t b, float) {
+  return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
+}
+__device__ std::uint32_t larger(std::uint32_t a, std::uint32_t b, __nv_bfloat16) {
+  asm("max.bf16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+__device__ std::uint32_t larger(std::uint32_t a, std::uint32_t b, __half) {
+  asm("max.f16x2 %0, %0, %1;" : "+r"(a) : "r"(b));
+  return a;
+}
+
+// exp(x - shift); for results of 16 bits in two instructions.
+template <class N>
+struct Exponential {
+  static constexpr float kLog2E = 1.4426950408889634f;
+  float least;
+
+  __device__ explicit Exponential(float shift) : least(-shift * kLog2E) {}
+  __device__ float operator()(float x) const {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(fmaf(x, kLog2E, least)));
+    return y;
+  }
+};
+template <>
+struct Exponential<float> {
+  float shift;
+
+  __device__ explicit Exponential(float shift) : shift(shift) {}
+  __device__ float operator()(float x) const { return expf(x - shift); }
+};
+
+// The blocks of a row write into each other's shared memory, once all of them have begun.
+__device__ void enter_row(int blocks) {
+#if __CUDA_ARCH__ >= 900
+  if (blocks > 1) asm volatile("barrier.cluster.arrive.relaxed.aligned;");
+#endif
+}
+__device__ void wait_for_blocks(int blocks) {
+#if __CUDA_ARCH__ >= 900
+  if (blocks > 1) asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
 
 // Of some logits: the largest, and the sum of exp(logit - largest). Pieces of a row are joined in any grouping.
 template <class N>
@@ -29,21 +76,26 @@ struct Softmax {
   __device__ static float shift_of(float largest) { return largest == kMinusInfinity ? 0.0f : largest; }
 
   __device__ void add(const Piece<N> (&pieces)[kUnroll]) {
-    Floats<kSize<N>> x[kUnroll];
+    constexpr int kWords = Piece<N>::kWords, kOfWord = Piece<N>::kOfWord;
+    std::uint32_t tops = pieces[0].word[0];
+#pragma unroll
+    for (int i = 1; i < kUnroll * kWords; ++i) tops = larger(tops, pieces[i / kWords].word[i % kWords], N{});
+    float some[kOfWord], sums[kOfWord] = {};
+    unpack(tops, some, N{});
     float top = largest;
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      x[u] = floats(pieces[u]);
-#pragma unroll
-      for (int i = 0; i < kSize<N>; ++i) top = fmaxf(top, x[u].at[i]);
-    }
+    for (const float x : some) top = fmaxf(top, x);
     const float shift = shift_of(top);
-    sum *= exponential<N>(largest - shift);
+    const Exponential<N> exponential(shift);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (int i = 0; i < kUnroll * kWords; ++i) {
+      unpack(pieces[i / kWords].word[i % kWords], some, N{});
 #pragma unroll
-      for (int i = 0; i < kSize<N>; ++i) sum += exponential<N>(x[u].at[i] - shift);
+      for (int j = 0; j < kOfWord; ++j) sums[j] += exponential(some[j]);
     }
+    sum *= exponential(largest);
+#pragma unroll
+    for (const float x : sums) sum += x;
     largest = top;
   }
   __device__ void add(const Softmax& other) {
@@ -70,30 +122,24 @@ struct Softmax {
     all.add_lanes();
     return all;
   }
-  // The same over the blocks of a row, in their order. None of them may end before leave_row().
-  __device__ Softmax over_row(int blocks) {
+  // The same over the blocks of a row, in their order, each of which has called enter_row().
+  __device__ Softmax over_row(int block, int blocks) {
     Softmax all = over_block();
 #if __CUDA_ARCH__ >= 900
     if (blocks == 1) return all;
-    __shared__ float2 of_block;
+    __shared__ float2 of_blocks[kMostOfRow];
     const auto cluster = cooperative_groups::this_cluster();
-    if (threadIdx.x == 0) of_block = {all.largest, all.sum};
+    wait_for_blocks(blocks);
+    if (static_cast<int>(threadIdx.x) < blocks) {
+      *cluster.map_shared_rank(&of_blocks[block], threadIdx.x) = {all.largest, all.sum};
+    }
     cluster.sync();
     all = {};
-    for (int block = 0; block < blocks; ++block) {
-      const float2 other = *cluster.map_shared_rank(&of_block, block);
-      all.add(Softmax{other.x, other.y});
-    }
+    for (int other = 0; other < blocks; ++other) all.add(Softmax{of_blocks[other].x, of_blocks[other].y});
 #endif
     return all;
   }
 };
-
-__device__ void leave_row(int blocks) {
-#if __CUDA_ARCH__ >= 900
-  if (blocks > 1) cooperative_groups::this_cluster().sync();
-#endif
-}
 
 // A block's part of a row, in pieces, which are whole or, the row's last, cut off at V. Piece p of the part lies with
 // thread p % blockDim.x.
@@ -105,8 +151,8 @@ struct Part {
   bool aligned;
 
   __device__ bool is_whole(int p) const { return aligned && (p + 1) * kSize<N> <= V; }
-  // step(p, std::bool_constant<whole>{}) for the thread's pieces, kUnroll after another: step is said of the first
-  // whether all of them are whole and aligned.
+  // step(p, std::bool_constant<whole>{}) for the first of every kUnroll of the thread's pieces, with whether all of
+  // them are whole and aligned.
   template <class Step>
   __device__ void for_each(Step step) const {
     const int threads = static_cast<int>(blockDim.x), whole = aligned ? V / kSize<N> : 0;
@@ -117,6 +163,17 @@ struct Part {
       } else {
         step(p, std::false_type{});
       }
+    }
+  }
+  // kUnroll of the thread's pieces, from p on.
+  __device__ void read(int p, Piece<N> (&x)[kUnroll]) const {
+    const int threads = static_cast<int>(blockDim.x), whole = aligned ? V / kSize<N> : 0;
+    if (p - static_cast<int>(threadIdx.x) + kUnroll * threads <= whole) {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) x[u] = load<true>(p + u * threads);
+    } else {
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) x[u] = load<false>(p + u * threads);
     }
   }
   // Logits that are not there are minus infinity.
@@ -189,6 +246,7 @@ __device__ void write_gradient(const Part<N>& part, const Softmax<N>& softmax, i
                                const Gradient& gradient, const Piece<N>* kept) {
   const int threads = static_cast<int>(blockDim.x), me = static_cast<int>(threadIdx.x);
   const float factor = gradient.scale / softmax.sum;
+  const Exponential<N> exponential(softmax.largest);
   part.for_each([&]<bool kWhole>(int first, std::bool_constant<kWhole>) {
     Piece<N> x[kUnroll];
 #pragma unroll
@@ -202,14 +260,14 @@ __device__ void write_gradient(const Part<N>& part, const Softmax<N>& softmax, i
 #pragma unroll
       for (int i = 0; i < kSize<N>; ++i) {
         const float value = y.at[i];
-        y.at[i] = exponential<N>(value - softmax.largest) * factor;
+        y.at[i] = exponential(value) * factor;
         if constexpr (kCapped) y.at[i] *= slope_of_cap(value, gradient.inverse_cap);
       }
       part.template store<kWhole>(first + u * threads, y);
     }
   });
   if (label >= 0 && label < part.V && label / kSize<N> % threads == me) {  // behind its piece, which it stored
-    float right = (exponential<N>(logit - softmax.largest) / softmax.sum - 1.0f) * gradient.scale;
+    float right = (exponential(logit) / softmax.sum - 1.0f) * gradient.scale;
     if constexpr (kCapped) right *= slope_of_cap(logit, gradient.inverse_cap);
     part.x[label] = from_float<N>(right);
   }
@@ -219,34 +277,37 @@ __device__ void write_gradient(const Part<N>& part, const Softmax<N>& softmax, i
 enum class Kind { loss, gradient, capped_gradient };
 
 template <Kind kind, class N>
-__global__ void __launch_bounds__(kMaxThreads, 3)
+__global__ void __launch_bounds__(kMaxThreads, kBlocks)
     cross_entropy_kernel(Rows rows, N* logits, const std::int32_t* labels, Gradient gradient, double* losses) {
   extern __shared__ __align__(16) unsigned char shared[];
   auto* kept = reinterpret_cast<Piece<N>*>(shared);
   const int n = static_cast<int>(blockIdx.x) / rows.blocks, block = static_cast<int>(blockIdx.x) % rows.blocks;
+  enter_row(rows.blocks);
   N* const row = logits + n * rows.stride;
   const Part<N> part = part_of(rows, row, block);
+  const int me = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  Piece<N> x[kUnroll];
+  part.read(me, x);  // before it is known whether the row counts
   const int label = labels[n];
   if (label < 0) {
     if (kind != Kind::loss) part.clear(0);
     if (block == 0 && threadIdx.x == 0) losses[n] = 0;
-    return;
+    return wait_for_blocks(rows.blocks);
   }
   const float logit = to_float(row[label]);
-  const int threads = static_cast<int>(blockDim.x);
   Softmax<N> softmax;
-  part.for_each([&]<bool kWhole>(int first, std::bool_constant<kWhole>) {
-    Piece<N> x[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) x[u] = part.template load<kWhole>(first + u * threads);
+  for (int first = me; first - me < part.pieces; first += kUnroll * threads) {
+    Piece<N> next[kUnroll];
+    part.read(first + kUnroll * threads, next);
     softmax.add(x);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int p = first + u * threads;
       if (p < gradient.kept) kept[p] = x[u];
+      x[u] = next[u];
     }
-  });
-  softmax = softmax.over_row(rows.blocks);
+  }
+  softmax = softmax.over_row(block, rows.blocks);
   if (block == 0 && threadIdx.x == 0) {
     losses[n] = log(static_cast<double>(softmax.sum)) + (static_cast<double>(softmax.largest) - logit);
   }
@@ -254,7 +315,6 @@ __global__ void __launch_bounds__(kMaxThreads, 3)
     write_gradient<kind == Kind::capped_gradient>(part, softmax, label - block * rows.pieces * kSize<N>, logit,
                                                   gradient, kept);
   }
-  leave_row(rows.blocks);
 }
 
 constexpr int kLossThreads = 1024;
@@ -274,10 +334,9 @@ __global__ void __launch_bounds__(kLossThreads) add_losses_kernel(int N, const d
 // Blocks of a row: so many that several of them, of other rows, share a multiprocessor and read while one writes.
 int blocks_of_row(std::int64_t pieces, int device) {
   constexpr std::int64_t kBlockBytes = 72 << 10;
-  constexpr int kMost = 8;  // that every device with clusters has
   int clusters = 0, blocks = 1;
   TRIREME_CUDA(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device));
-  while (clusters != 0 && blocks < kMost && ceil_div(pieces, blocks) * 16 > kBlockBytes) blocks *= 2;
+  while (clusters != 0 && blocks < kMostOfRow && ceil_div(pieces, blocks) * 16 > kBlockBytes) blocks *= 2;
   return blocks;
 }
 
@@ -287,7 +346,7 @@ void run(std::int64_t N_rows, std::int64_t V, std::int64_t stride, N* logits, co
   const StreamState& state = current();
   const auto kernel = cross_entropy_kernel<kind, N>;
   const std::int64_t all = ceil_div(V, kSize<N>);
-  const int blocks = blocks_of_row(all, state.device);
+  const int blocks = kind == Kind::loss ? 1 : blocks_of_row(all, state.device);
   const std::int64_t pieces = ceil_div(all, blocks);
   const Rows rows{static_cast<int>(V), stride, is_aligned(logits) && stride % kSize<N> == 0, blocks,
                   static_cast<int>(pieces)};

@@ -4,12 +4,12 @@
 namespace trireme::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256, kPieces = 4;  // of a thread
+constexpr int kThreads = 128, kPieces = 4;  // of a thread
 
 // A thread takes pieces of kWidth neighbours, a block of threads apart. The threads whose pieces are a group of 64
 // share the words that four of them need: each draws a quarter, and says of each word whether it keeps the element.
 template <int kWidth, bool kAligned, class N>
-__global__ void __launch_bounds__(kThreads, 3) drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
+__global__ void __launch_bounds__(kThreads, 6) drop(int64_t samples, int64_t n, DropoutRule rule, const N* x, N* y) {
   constexpr int kOfSixteen = 16 / kWidth, kOfGroup = 4 * kOfSixteen, kOwn = kWidth / 4;  // threads; blocks of words
   const int64_t piece = int64_t{blockIdx.x} * kThreads * kPieces + threadIdx.x;
   const int me = static_cast<int>(threadIdx.x) % kOfGroup, sixteen = me / kOfSixteen;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cuda/early.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace trireme::kernels::cuda {
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const 
   __shared__ int places[kSortWarps][kSortIds];  // of a warp's next row of an id
   __shared__ int counts[kSortWarps], lower[kSortWarps];
   const int me = static_cast<int>(threadIdx.x), lane = me % 32, warp = me / 32;
+  let_next_kernel_start();
   const int begin_id = static_cast<int>(blockIdx.x) * kSortIds;
   const int share = (N + kSortWarps - 1) / kSortWarps, begin = min(warp * share, N), end = min(begin + share, N);
   // visit(row, id - begin_id, place) for the warp's rows with an id of the block; how many have a lower one.
@@ -145,6 +147,8 @@ __global__ void __launch_bounds__(kThreads, 8)
     cuda::store<false>(p, width, values);
   };
   const std::int64_t begin = blockIdx.x;
+  let_next_kernel_start();
+  wait_for_kernel_before();
   std::int32_t id = 0, row = 0;  // asked for before stores that they would wait for
   bool is_first = false;
   if (begin < sorted.rows) {
@@ -202,6 +206,7 @@ template <class N>
 __global__ void __launch_bounds__(kThreads)
     sections_kernel(Sorted sorted, std::int64_t C, const float* partial, N* dw, bool add) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sorted.section;
+  wait_for_kernel_before();
   const std::int32_t id = sorted.ids[min(first + sorted.section, sorted.rows) - 1];
   const std::int64_t begin = sorted.starts[id], end = sorted.starts[id + 1];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
@@ -261,13 +266,11 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
   const bool aligned = is_aligned(dy) && is_aligned(dw) && C % kSize == 0;
   const dim3 blocks(static_cast<unsigned>(add ? N : std::max(N, ceil_div(V, kMostCleared))),
                     static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
-  backward_kernel<<<blocks, kThreads, 0, stream>>>(sorted, C, static_cast<int>(V), aligned, native(dy), native(dw), add,
-                                                   partial);
-  TRIREME_CUDA_LAUNCHED("embedding_backward");
+  launch_early("embedding_backward", backward_kernel<Native<T>>, blocks, kThreads, sorted, C, static_cast<int>(V),
+               aligned, native(dy), native(dw), add, partial);
   if (N <= sorted.section) return;
   const dim3 runs(static_cast<unsigned>(ceil_div(N, sorted.section)), static_cast<unsigned>(ceil_div(C, kThreads)));
-  sections_kernel<<<runs, kThreads, 0, stream>>>(sorted, C, partial, native(dw), add);
-  TRIREME_CUDA_LAUNCHED("embedding_backward");
+  launch_early("embedding_backward", sections_kernel<Native<T>>, runs, kThreads, sorted, C, partial, native(dw), add);
 }
 
 #define TRIREME_INSTANCES(T)                                                                                          \

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/cuda/early.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/stochastic.h"
 
@@ -273,91 +274,103 @@ void lion(const OptimizerArguments& a, const Update* update, const OptimizerRun&
 namespace {
 
 constexpr std::int64_t kChunk = 256;  // wherever ranks' slices begin, a chunk begins
-constexpr int kLanes = 16;            // of the CPU's sum of a chunk: lane l adds elements l, l + 16, ...
-constexpr int kTurns = kChunk / kLanes;
-constexpr std::int64_t kMaxPartials = 528;  // blocks that fill a device
+constexpr int kGroup = 8;             // neighbouring threads of a chunk, which read 128 bytes at once
+constexpr int kSquaresBlocks = 4;     // of a multiprocessor
+constexpr int kMostPieces = 8;        // that a thread asks for before it looks at the first
 
-// The chunk's sum in the CPU's order, in the first of kLanes / Pack<N>::kSize neighbouring threads: each has as many
-// lanes as 16 bytes hold elements.
-template <bool kAligned, class N>
-__device__ double sum_of_chunk(std::int64_t n, const N* x) {
-  constexpr int kSize = Pack<N>::kSize, kGroup = kLanes / kSize, kUnroll = 32 / kSize;
-  const int lane = static_cast<int>(threadIdx.x) % kGroup * kSize;
-  double sum[kSize] = {};
-#pragma unroll 1
-  for (int first = 0; first < kTurns; first += kUnroll) {
-    Pack<N> packs[kUnroll] = {};
+// What a thread of a group reads of a chunk.
+template <class N>
+struct OfChunk {
+  static constexpr int kSize = kWidthOf<N>, kPieces = kChunk / (kGroup * kSize);
+  Neighbours<N, kSize> piece[kPieces];
+
+  // size: so many elements the chunk has.
+  template <bool kAligned>
+  __device__ void read(int size, const N* chunk) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if ((first + u + 1) * kLanes > n) continue;
-      const N* from = x + (first + u) * kLanes + lane;
-      if constexpr (kAligned) {
-        packs[u] = load_pack(from);
-      } else {
-#pragma unroll
-        for (int j = 0; j < kSize; ++j) packs[u].element[j] = from[j];
-      }
+    for (int i = 0; i < kPieces; ++i) {
+      const int at = (i * kGroup + static_cast<int>(threadIdx.x) % kGroup) * kSize;
+      piece[i] = load<kSize, kAligned>(chunk + at, at + kSize <= size ? kSize : 0);
     }
+  }
+  // The chunk's sum, in the group's first thread. What does not fill a piece is read here.
+  __device__ double sum(int size, const N* chunk) const {
+    double sum[kSize] = {};
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
+    for (const auto& some : piece) {
+      const auto values = floats(some);
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
-        const double value = to_float(packs[u].element[j]);
+        const double value = values.at[j];
         sum[j] = fma(value, value, sum[j]);
       }
     }
-  }
 #pragma unroll
-  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int width = kSize / 2; width > 0; width /= 2) {
 #pragma unroll
-    for (int j = 0; j < std::min(kSize, width); ++j) {
-      sum[j] +=
-          width >= kSize ? __shfl_down_sync(0xffffffffu, sum[j], width / kSize, kGroup) : sum[(j + width) % kSize];
+      for (int j = 0; j < width; ++j) sum[j] += sum[j + width];
     }
+#pragma unroll
+    for (int width = kGroup / 2; width > 0; width /= 2) sum[0] += __shfl_down_sync(0xffffffffu, sum[0], width, kGroup);
+#pragma unroll 1
+    for (int i = size / kSize * kSize; i < size; ++i) {
+      const double value = to_float(chunk[i]);
+      sum[0] = fma(value, value, sum[0]);
+    }
+    return sum[0];
   }
-  double rest = 0;
-  for (std::int64_t i = n < kChunk ? n / kLanes * kLanes : n; i < n; ++i) {
-    const double value = to_float(x[i]);
-    rest = fma(value, value, rest);
-  }
-  return sum[0] + rest;
-}
+};
 
-// Adds the block's sums in a fixed order.
-__device__ ExactSum sum_of_block(ExactSum mine, ExactSum* sums) {
-  sums[threadIdx.x] = mine;
-  for (int width = kThreads / 2; width > 0; width /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < width) sums[threadIdx.x].add(sums[threadIdx.x + width]);
-  }
-  return sums[0];
+// Adds the block's sums in a fixed order, for its first thread.
+__device__ ExactSum sum_of_block(ExactSum sum) {
+  __shared__ ExactSum of_warp[kThreads / 32];
+  const auto add_lanes = [&](int lanes) {
+#pragma unroll 1
+    for (int width = lanes / 2; width > 0; width /= 2) {
+      sum.add(ExactSum{__shfl_down_sync(0xffffffffu, sum.high, width), __shfl_down_sync(0xffffffffu, sum.low, width)});
+    }
+  };
+  add_lanes(32);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x >= 32) return sum;
+  sum = threadIdx.x < kThreads / 32 ? of_warp[threadIdx.x] : ExactSum{};
+  add_lanes(kThreads / 32);
+  return sum;
 }
 
 // Block b adds up the chunks [b * chunks, (b + 1) * chunks).
 template <bool kAligned, class N>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, kSquaresBlocks)
     squares_kernel(std::int64_t n, const N* x, std::int64_t chunks, ExactSum* partials) {
-  constexpr int kGroup = kLanes / Pack<N>::kSize, kGroups = kThreads / kGroup;
-  __shared__ ExactSum sums[kThreads];
+  constexpr int kGroups = kThreads / kGroup, kAtOnce = kMostPieces / OfChunk<N>::kPieces;
+  let_next_kernel_start();
   const std::int64_t first = blockIdx.x * chunks;
-  const int group = static_cast<int>(threadIdx.x) / kGroup;
   ExactSum sum;
-  for (std::int64_t i = 0; i < chunks; i += kGroups) {  // the whole warp goes on: it shuffles
-    const std::int64_t begin = (first + i + group) * kChunk;
-    const std::int64_t size = i + group < chunks ? max(min(kChunk, n - begin), std::int64_t{0}) : 0;
-    sum.add(sum_of_chunk<kAligned>(size, x + begin));
+  for (std::int64_t turn = 0; turn < chunks; turn += kAtOnce * kGroups) {  // the whole warp goes on: it shuffles
+    OfChunk<N> chunk[kAtOnce];
+    int size[kAtOnce];
+    const std::int64_t at = (first + turn + threadIdx.x / kGroup) * kChunk;
+#pragma unroll
+    for (int c = 0; c < kAtOnce; ++c) {
+      const std::int64_t left = turn + c * kGroups < chunks ? n - (at + c * kGroups * kChunk) : 0;
+      size[c] = static_cast<int>(max(min(left, kChunk), std::int64_t{0}));
+      chunk[c].template read<kAligned>(size[c], x + at + c * kGroups * kChunk);
+    }
+#pragma unroll
+    for (int c = 0; c < kAtOnce; ++c) sum.add(chunk[c].sum(size[c], x + at + c * kGroups * kChunk));
   }
   if (threadIdx.x % kGroup != 0) sum = {};
-  const ExactSum all = sum_of_block(sum, sums);
-  if (threadIdx.x == 0) partials[blockIdx.x] = all;
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(kThreads) add_partials_kernel(int count, const ExactSum* partials, ExactSum* total) {
-  __shared__ ExactSum sums[kThreads];
   ExactSum sum;
+  wait_for_kernel_before();
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum.add(partials[i]);
-  const ExactSum all = sum_of_block(sum, sums);
-  if (threadIdx.x == 0) total->add(all);
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0) total->add(sum);
 }
 
 template <class N>
@@ -365,14 +378,14 @@ void add_squares(std::int64_t n, const N* x, ExactSum* total) {
   if (n == 0) return;
   StreamState& state = current();
   auto* partials = reinterpret_cast<ExactSum*>(workspace(state));
-  constexpr std::int64_t kAtOnce = kThreads / (kLanes / Pack<N>::kSize);  // chunks of a block
-  const std::int64_t all = ceil_div(n, kChunk), chunks = ceil_div(ceil_div(all, kMaxPartials), kAtOnce) * kAtOnce;
+  constexpr std::int64_t kAtOnce = kThreads / kGroup;  // chunks of a block
+  constexpr std::int64_t kFilling = kSquaresBlocks * kFillingMultiprocessors;
+  const std::int64_t all = ceil_div(n, kChunk), chunks = ceil_div(ceil_div(all, kFilling), kAtOnce) * kAtOnce;
   const std::int64_t blocks = ceil_div(all, chunks);
   const auto kernel = is_aligned(x) ? squares_kernel<true, N> : squares_kernel<false, N>;
   kernel<<<static_cast<unsigned>(blocks), kThreads, 0, state.stream>>>(n, x, chunks, partials);
   TRIREME_CUDA_LAUNCHED("sum_of_squares");
-  add_partials_kernel<<<1, kThreads, 0, state.stream>>>(static_cast<int>(blocks), partials, total);
-  TRIREME_CUDA_LAUNCHED("sum_of_squares");
+  launch_early("sum_of_squares", add_partials_kernel, 1, kThreads, static_cast<int>(blocks), partials, total);
 }
 
 }  // namespace

@@ -106,6 +106,9 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
+// Blocks are counted for so many, an H100's, whatever the device has: the order of sums follows from it.
+constexpr std::int64_t kFillingMultiprocessors = 132;
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
