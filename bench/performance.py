@@ -128,7 +128,7 @@ def comm_rows(bench):
 def check_rows(bench):
     for check in bench["checks"]:
         yield {"model": bench["model"], "GPUs": bench["gpus"], "check": check["check"], "": "PASS" if check["passed"] else "FAIL",
-               "found": check["words"]}
+               "found": " ".join(check["words"].split())}
 
 
 def test_rows(result):

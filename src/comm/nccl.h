@@ -25,6 +25,10 @@ class Nccl {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
+  // About what NCCL takes of each device for so many ranks of one machine, none for one: its code and tables, and the
+  // buffers of a ring's channels and of those to each peer. Measured with NCCL 2.28.9 between two H200 on NVLink.
+  static std::int64_t planned_bytes(int world_size);
+
   // Bytes that go to a rank or come from it; none: nothing happens. What goes between two ranks matches in order.
   struct Piece {
     std::byte* data;
