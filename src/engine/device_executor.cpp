@@ -8,7 +8,6 @@
 namespace trireme::engine {
 
 using schedule::Instruction;
-using schedule::kNumLanes;
 
 // Instructions that are issued beyond the oldest collective which is not done: far fewer kernels than a queue holds,
 // and few collectives, each of which delays an abort.

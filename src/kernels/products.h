@@ -15,7 +15,7 @@ struct Product {
   DType operands, result;
   bool a_transposed, b_transposed, has_bias;
   std::int64_t m, n, k, lda, ldb, ldc;
-  auto operator<=>(const Product&) const = default;
+  auto operator<=>(const Product&) const = default;  // NOLINT(modernize-use-nullptr): it means the 0 of an ordering
   double flops() const { return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 std::string to_string(const Product& product);  // "bfloat16 bfloat16 NT 4096 x 2048 x 768, 768 768 2048, bias"

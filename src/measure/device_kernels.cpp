@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "kernels/kernels.h"
 #include "measure/device_cases.h"
@@ -59,6 +60,7 @@ class Sets {
   Sets(const Case& one, Patterns& patterns) : arrays_(one.arrays), patterns_(patterns) {
     std::int64_t size = 0;
     for (const Array& array : arrays_) size += padded(array);
+    TRIREME_CHECK(size > 0, "a case has arrays");
     count_ = std::clamp<std::int64_t>(kAllSets / size, 2, 32);
     memory_.reset(kernels::allocate_on_device(count_ * size));
     std::byte* at = memory_.get();

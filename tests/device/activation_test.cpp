@@ -23,8 +23,9 @@ TEST_F(DeviceActivation, GatesAreThoseOfTheFormula) {
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
     for (const Activation activation : kActivations) {
-      for (const auto& [N, F] :
+      for (const auto& size :
            std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {5, 7}, {37, 64}, {9, 4104}, {300, 40}}) {
+        const std::int64_t N = size.first, F = size.second;
         SCOPED_TRACE(::testing::Message() << static_cast<int>(activation) << ": " << N << " x " << F);
         const auto gate_up = inputs<T>(numbers, N * 2 * F), dy = numbers.normal<T>(N * F);
         const auto [y, dgate_up] = [&] {

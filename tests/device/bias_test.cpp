@@ -9,8 +9,9 @@ TEST_F(DeviceBias, RowsHaveTheBitsOfTheCpuAndGradientsAreTheirSums) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& [N, C] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+    for (const auto& size : std::vector<std::pair<std::int64_t, std::int64_t>>{
              {1, 1}, {9, 7}, {1000, 64}, {257, 768}, {33, 4100}, {3, 70001}, {2051, 24}, {40000, 24}}) {
+      const std::int64_t N = size.first, C = size.second;
       for (const bool add : {false, true}) {
         SCOPED_TRACE(::testing::Message() << N << " x " << C << (add ? " add" : ""));
         const auto b = numbers.normal<T>(C), y = numbers.normal<T>(N * C);

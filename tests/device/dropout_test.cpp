@@ -9,8 +9,9 @@ TEST_F(DeviceDropout, DrawsTheMasksOfTheCpu) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& [B, n] :
+    for (const auto& size :
          std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 15}, {2, 64}, {5, 83}, {3, 4096}, {4, 40007}}) {
+      const std::int64_t B = size.first, n = size.second;
       for (const double probability : {0.0, 0.1, 0.9}) {
         SCOPED_TRACE(::testing::Message() << B << " x " << n << ", " << probability);
         const auto x = numbers.normal<T>(B * n);

@@ -124,8 +124,9 @@ TEST_F(DeviceElementwise, TheSoftCapIsThatOfTheFormulaAndLeavesTheColumnsBehind)
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& [V, stride] :
+    for (const auto& size :
          std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {100, 104}, {257, 264}, {5000, 5003}}) {
+      const std::int64_t V = size.first, stride = size.second;
       constexpr std::int64_t N = 21;
       SCOPED_TRACE(V);
       const auto x = numbers.normal<T>(N * stride, 20);

@@ -14,7 +14,8 @@ TEST_F(DeviceLayerNorm, OutputsAndMomentsAreThoseOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& [N, C] : kSizes) {
+    for (const auto& size : kSizes) {
+      const std::int64_t N = size.first, C = size.second;
       SCOPED_TRACE(::testing::Message() << N << " x " << C);
       auto x = numbers.normal<T>(N * C);
       for (T& value : x) value = T(static_cast<float>(value) + 3);  // a mean to take off
@@ -42,7 +43,8 @@ TEST_F(DeviceLayerNorm, GradientsAreThoseOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& [N, C] : kSizes) {
+    for (const auto& size : kSizes) {
+      const std::int64_t N = size.first, C = size.second;
       for (const bool add : {false, true}) {
         SCOPED_TRACE(::testing::Message() << N << " x " << C << (add ? " add" : ""));
         const auto x = numbers.normal<T>(N * C), w = numbers.normal<T>(C), b = numbers.normal<T>(C);

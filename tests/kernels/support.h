@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/cpu.h"
 #include "kernels/kernels.h"
 #include "support/seed.h"
 
@@ -14,8 +15,8 @@ namespace trireme::kernels {
 
 inline std::vector<Level> levels_here() {
   std::vector<Level> levels{Level::baseline};
-  if (__builtin_cpu_supports("x86-64-v3")) levels.push_back(Level::avx2);
-  if (__builtin_cpu_supports("x86-64-v4")) levels.push_back(Level::avx512);
+  if (x86_64_level() >= 3) levels.push_back(Level::avx2);
+  if (x86_64_level() >= 4) levels.push_back(Level::avx512);
   return levels;
 }
 

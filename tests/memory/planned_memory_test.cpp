@@ -97,7 +97,7 @@ TEST_P(PlannedMemory, IsWhatARunTakes) {
   run_counted(plan_of(one, folder.path() / "warm"), one.ranks);
   const config::Plan plan = plan_of(one, folder.path() / "run");
   const std::vector<Counted> taken = run_counted(plan, one.ranks);
-  // Of other processors MKL is known to take no more.
+  // Of other processors MKL is known to take no more; without AVX-512 it takes some of it as if it were not its own.
   const bool knows_library = x86_64_level() >= 4 && processor_name().find("Intel") != std::string::npos;
   for (int rank = 0; rank < one.ranks; ++rank) {
     SCOPED_TRACE("rank " + std::to_string(rank));
@@ -119,8 +119,14 @@ TEST_P(PlannedMemory, IsWhatARunTakes) {
       EXPECT_NEAR(measured / planned, 1, 0.03);
     }
     EXPECT_GT(own.library, 0);
-    EXPECT_LE(static_cast<double>(own.library), static_cast<double>(library) + 0.02 * planned);
-    EXPECT_NEAR(static_cast<double>(own.other), static_cast<double>(step.bytes() - engines - library), 0.02 * planned);
+    const auto rest = static_cast<double>(step.bytes() - engines - library);
+    if (x86_64_level() >= 4) {
+      EXPECT_LE(static_cast<double>(own.library), static_cast<double>(library) + 0.02 * planned);
+      EXPECT_NEAR(static_cast<double>(own.other), rest, 0.02 * planned);
+    } else {
+      const auto besides_engines = static_cast<double>(own.library + own.other);
+      EXPECT_LE(besides_engines, static_cast<double>(library) + rest + 0.02 * planned);
+    }
     std::printf("%s, rank %d: planned %.2f MB, measured %.2f MB = %.2f mapped + %.2f library + %.2f other\n", one.name,
                 rank, planned / 1e6, measured / 1e6, own.mapped / 1e6, own.library / 1e6, own.other / 1e6);
   }

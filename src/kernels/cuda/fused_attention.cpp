@@ -33,7 +33,7 @@ struct Question {
   double scale;
   DType dtype;
   bool backward, deterministic;
-  auto operator<=>(const Question&) const = default;
+  auto operator<=>(const Question&) const = default;  // NOLINT(modernize-use-nullptr): it means the 0 of an ordering
 };
 
 enum Id : std::int64_t { kQ = 1, kK, kV, kOut, kLse, kDout, kDq, kDk, kDv };

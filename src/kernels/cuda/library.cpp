@@ -215,7 +215,7 @@ void call_on_host(std::function<void()> work) {
         (*mine)();
       },
       given.get()));
-  given.release();
+  static_cast<void>(given.release());  // it is the callback's now
 }
 void zero(void* memory, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), current().stream));
