@@ -5,7 +5,7 @@
 
 build := build
 # $$: asked for when the recipe has come there; before the set-up there may be no compiler.
-configure = cmake -S . -G Ninja -DCMAKE_CXX_COMPILER="$$(scripts/setup.sh --print-compiler)"
+configure = cmake -S . -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_COMPILER="$$(scripts/setup.sh --print-compiler)"
 
 quickstart:
 	scripts/setup.sh
@@ -40,4 +40,4 @@ asan tsan tidy format-check: %:
 checks: asan tsan tidy format-check
 
 clean:
-	rm -rf $(build) build-asan build-tsan
+	rm -rf $(build) build-asan build-tidy build-tsan

@@ -41,5 +41,8 @@ target_include_directories(trireme_cuda SYSTEM PRIVATE ${TRIREME_DEPS}/include $
 target_compile_definitions(trireme_cuda PRIVATE TRIREME_LEVEL=cuda TRIREME_VERSION="${PROJECT_VERSION}")
 # No fused multiply-adds but those that are written.
 target_compile_options(trireme_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Werror>")
+# cuDNN's headers take a minute and a half at -O2; what they do is done once a shape.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/kernels/cuda/fused_attention.cpp PROPERTIES
+  COMPILE_OPTIONS -O1 SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_options(trireme_cuda PRIVATE "LINKER:--exclude-libs,ALL" "LINKER:-rpath,$ORIGIN")
 target_link_libraries(trireme_cuda PRIVATE trireme_layout CUDA::cudart CUDA::cublasLt ${TRIREME_CUDNN})

@@ -8,7 +8,8 @@ readonly THREADED=(base comm data engine launch monitor train)  # the folders wh
 build_with() {
   local folder=$1 sanitizers=$2
   shift 2
-  cmake -S . -B "$folder" -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" -DTRIREME_SANITIZE="$sanitizers"
+  cmake -S . -B "$folder" -G Ninja -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" \
+    -DTRIREME_SANITIZE="$sanitizers"
   cmake --build "$folder" "$@"
 }
 
@@ -34,12 +35,13 @@ tsan() {
   done
 }
 
+# Configured file by file, as it is read: so each file is seen to include what it uses, which those taken together may not.
 tidy() {
   local share=${TIDY_SHARE:-0/1}
-  cmake -S . -B build -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" >/dev/null
+  cmake -S . -B build-tidy -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" >/dev/null
   git ls-files -- 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' |
     awk -v first="${share%/*}" -v step="${share#*/}" '(NR - 1) % step == first' |
-    xargs -r -d '\n' -P 2 -n 1 clang-tidy -p build --quiet
+    xargs -r -d '\n' -P 2 -n 1 clang-tidy -p build-tidy --quiet
 }
 
 format-check() {

@@ -5,6 +5,7 @@
 #include "checkpoint/block_digest.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/coverage.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/signed_json.h"
 
 namespace trireme::checkpoint {
@@ -13,7 +14,6 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMaxDimensions = 16;
 constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::int64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
 

@@ -30,12 +30,6 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-std::string shown(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
 // A file name and nothing else, so that no index leads out of its folder.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.size() <= 255 && name.front() != '.' && name.find('/') == std::string::npos &&

@@ -15,12 +15,6 @@ namespace {
 
 constexpr const char* kRemedy = "resume from an older checkpoint; this one is damaged";
 
-std::string shown(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
 // Size and digests before the content is looked at.
 SafetensorsFile open_file(const fs::path& path, const Manifest::File& expected, bool verify) {
   std::error_code error;

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // as other readers have it
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kMaxDimensions = 16;
 constexpr std::string_view kMetadata = "__metadata__";
 
 [[noreturn]] void fail(int code, const std::filesystem::path& path, const std::string& message) {
@@ -182,6 +181,12 @@ void check_no_gap(const std::vector<HeaderEntry>& entries, std::uint64_t data_by
 }
 
 }  // namespace
+
+std::string shown(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   const std::span<const std::byte> bytes = file_.bytes();

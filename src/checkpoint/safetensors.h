@@ -14,6 +14,11 @@
 
 namespace trireme::checkpoint {
 
+inline constexpr std::size_t kMaxDimensions = 16;  // of a tensor
+
+// "[2, 3]"
+std::string shown(const std::vector<std::int64_t>& shape);
+
 struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;

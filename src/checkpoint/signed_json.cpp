@@ -16,7 +16,7 @@ constexpr std::string_view kFront = "{\"digest\": \"", kBack = "\",\n";
 constexpr std::size_t kHexDigits = 32;
 constexpr std::size_t kBodyBegin = kFront.size() + kHexDigits + kBack.size();
 constexpr int kMaxDepth = 8;
-constexpr const char* kRemedy = "the file is damaged; an older checkpoint of the folder may be whole";
+constexpr const char* kTakeOlder = "the file is damaged; an older checkpoint of the folder may be whole";
 
 }  // namespace
 
@@ -33,28 +33,28 @@ json open_signed(const std::string& text, const std::string& place) {
   const std::string_view view = text;
   if (view.size() < kBodyBegin || !view.starts_with(kFront) ||
       view.substr(kFront.size() + kHexDigits, kBack.size()) != kBack) {
-    throw Error(5030, place, "does not begin with its digest", kRemedy);
+    throw Error(5030, place, "does not begin with its digest", kTakeOlder);
   }
   const std::string_view body = view.substr(kBodyBegin);
   if (digest(body) != view.substr(kFront.size(), kHexDigits)) {
-    throw Error(5030, place, "its digest is another than the one that it carries", kRemedy);
+    throw Error(5030, place, "its digest is another than the one that it carries", kTakeOlder);
   }
   // The library takes a NUL for the end of the text, which would hide what follows.
-  if (body.find('\0') != std::string_view::npos) throw Error(5033, place, "is no JSON: contains a NUL", kRemedy);
+  if (body.find('\0') != std::string_view::npos) throw Error(5033, place, "is no JSON: contains a NUL", kTakeOlder);
   std::vector<std::set<std::string>> keys;  // of each open object; the library keeps the last of two equal ones
   const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMaxDepth) throw Error(5033, place, "is nested deeper than any record", kRemedy);
+    if (depth > kMaxDepth) throw Error(5033, place, "is nested deeper than any record", kTakeOlder);
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      throw Error(5033, place, "has " + parsed.dump() + " twice", kRemedy);
+      throw Error(5033, place, "has " + parsed.dump() + " twice", kTakeOlder);
     }
     return true;
   };
   try {
     return json::parse("{" + std::string(body), watch);
   } catch (const json::exception& error) {
-    throw Error(5033, place, "is no JSON: " + std::string(error.what()).substr(0, 300), kRemedy);
+    throw Error(5033, place, "is no JSON: " + std::string(error.what()).substr(0, 300), kTakeOlder);
   }
 }
 
@@ -64,7 +64,7 @@ Fields::Fields(const json& object, std::string place, std::string where)
 }
 
 void Fields::fail(int code, const std::string& message) const {
-  throw Error(code, place_, where_.empty() ? message : where_ + ": " + message, kRemedy);
+  throw Error(code, place_, where_.empty() ? message : where_ + ": " + message, kTakeOlder);
 }
 
 const json& Fields::at(const char* key) const {

@@ -17,13 +17,13 @@ namespace trireme::cli {
 
 namespace {
 
-struct Kind {
+struct BenchKind {
   const char* name;
   const char* what;
   int (*run)(Arguments);
 };
 
-constexpr Kind kKinds[] = {
+constexpr BenchKind kBenchKinds[] = {
     {"train", "a known model on random tokens", run_bench_train},
     {"gemm", "its matrix products", run_bench_gemm},
     {"attention", "its attention", run_bench_attention},
@@ -34,7 +34,7 @@ constexpr Kind kKinds[] = {
 
 std::string kinds() {
   std::string text;
-  for (const Kind& kind : kKinds) {
+  for (const BenchKind& kind : kBenchKinds) {
     text += std::string(text.empty() ? "" : "; ") + kind.name + ", " + kind.what;
   }
   return text;
@@ -112,7 +112,7 @@ int measure(const BenchCommand& command) {
 }  // namespace
 
 int run_bench(Arguments arguments) {
-  for (const Kind& kind : kKinds) {
+  for (const BenchKind& kind : kBenchKinds) {
     if (!arguments.empty() && arguments[0] == kind.name) return kind.run(arguments.subspan(1));
   }
   const BenchCommand command = parse_bench(arguments);

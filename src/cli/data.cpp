@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kUsage =
+constexpr const char* kDataUsage =
     "usage: trireme data ACTION [arguments]; `trireme data ACTION --help` tells more\n"
     "  prepare   text and JSONL files to token shards\n"
     "  show      samples of prepared data, as text\n";
@@ -204,7 +204,7 @@ int run_data(Arguments arguments) {
   if (action == "prepare") return run_prepare(arguments.subspan(1));
   if (action == "show") return run_show(arguments.subspan(1));
   if (action == "--help" || action == "-h") {
-    print(kUsage);
+    print(kDataUsage);
     return 0;
   }
   throw Error(2010, "command line",

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Words = std::vector<std::string>;
 
-constexpr const char* kUsage =
+constexpr const char* kSetupUsage =
     "usage: trireme setup KIND [arguments]; `trireme setup KIND --help` tells more\n"
     "  deepspeed   DeepSpeed's JSON, by default config/ds_config.json\n"
     "  fsdp        FSDP's options as JSON, by default config/fsdp_config.json\n";
@@ -256,13 +256,13 @@ int write_fsdp(Arguments arguments) {
   return 0;
 }
 
-struct Kind {
+struct SetupKind {
   const char* name;
   const char* what;
   int (*write)(Arguments);  // nullptr: not yet
 };
 
-constexpr Kind kKinds[] = {
+constexpr SetupKind kSetupKinds[] = {
     {"deepspeed", "", write_deepspeed},
     {"fsdp", "", write_fsdp},
     {"launcher", "a script that starts the ranks of a node: `trireme launch --nproc-per-node N train CONFIG` does it",
@@ -277,11 +277,11 @@ constexpr Kind kKinds[] = {
 int run_setup(Arguments arguments) {
   const std::string name = arguments.empty() ? "" : arguments[0];
   if (name == "--help" || name == "-h") {
-    print(kUsage);
+    print(kSetupUsage);
     flush_output();
     return 0;
   }
-  for (const Kind& kind : kKinds) {
+  for (const SetupKind& kind : kSetupKinds) {
     if (name != kind.name) continue;
     if (kind.write != nullptr) return kind.write(arguments.subspan(1));
     throw Error(2001, "trireme setup " + name, std::string("not yet: ") + kind.what,

@@ -137,6 +137,11 @@ Plan parse_plan(const std::string& yaml, const std::string& place, std::span<con
   return plan;
 }
 
+std::string place_of(const Plan& plan, const std::string& key) {
+  const auto origin = plan.origins.find(key);
+  return origin == plan.origins.end() ? key : origin->second.place + ": " + key;
+}
+
 void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& place) {
   Plan folder{};
   folder.model = model;

@@ -223,6 +223,9 @@ std::string read_configuration(const std::filesystem::path& file);
 // a sequence_length above the model's positions TR2104.
 void fill_from_model(Plan& plan, const ModelPlan& model, const std::string& place);
 
+// Where the key was given, and its name: "run.yaml:7:3: training.max_steps"; the name alone where no origin is known.
+std::string place_of(const Plan& plan, const std::string& key);
+
 // Every key with its value (not those that come from the folder of model.path), as YAML that load_plan() reads back to
 // the same plan, numbers bit for bit (origins and notices are new then). Written as config.resolved.yaml.
 std::string to_yaml(const Plan& plan);

@@ -12,20 +12,20 @@ std::string to_string(const Product& p) {
          number(p.k) + ", " + number(p.lda) + " " + number(p.ldb) + " " + number(p.ldc) + (p.has_bias ? ", bias" : "");
 }
 
-static const CudaLibrary& library() {
+static const CudaLibrary& library_of_device() {
   const CudaLibrary* device = current_device();
   TRIREME_CHECK(device != nullptr, "products of a device were asked for on none");
   return *device;
 }
 
 std::string product_library() {
-  return library().product_library();
+  return library_of_device().product_library();
 }
 int measure_product(const Product& product) {
-  return library().measure_product(product);
+  return library_of_device().measure_product(product);
 }
 void choose_products(const ProductChoices& choices) {
-  library().choose_products(choices);
+  library_of_device().choose_products(choices);
 }
 
 }  // namespace trireme::kernels

@@ -21,7 +21,7 @@ std::string origin_of(const Plan& plan, const std::string& key) {
   return origin == plan.origins.end() ? "default" : origin->second.place;
 }
 
-std::string place_of(const Plan& plan, const std::string& key) {
+std::string place_or_default(const Plan& plan, const std::string& key) {
   return origin_of(plan, key) + ": " + key;
 }
 
@@ -50,7 +50,7 @@ class Equation {
   void check() const {
     const std::int64_t unit = micro_.value_or(1) * accumulation_.value_or(1) * ranks_.count;
     if (micro_ ? global_ == unit : global_ % unit == 0) return;
-    throw Error(2212, place_of(plan_, kGlobal), micro_ ? contradiction(unit) : remainder(unit),
+    throw Error(2212, place_or_default(plan_, kGlobal), micro_ ? contradiction(unit) : remainder(unit),
                 "with " + ranks_text(ranks_) + " use " + choices(unit));
   }
 
@@ -100,7 +100,7 @@ BatchSizes batch_of_checkpoint(const Plan& plan, const Ranks& ranks, const Resum
   const std::optional<std::int64_t> wanted = plan.training.global_batch_size;
   if (wanted && *wanted != saved) {
     throw Error(
-        2221, place_of(plan, kGlobal),
+        2221, place_or_default(plan, kGlobal),
         "is " + text(*wanted) + ", but the checkpoint to resume from was made with " + text(saved) + " (" +
             text(resume.num_micro_batches) + " micro-batches of " + text(resume.micro_batch_size) + ")",
         "a run keeps its global batch: set it to " + text(saved) + ", or start anew with checkpoint.resume=never");
@@ -109,7 +109,7 @@ BatchSizes batch_of_checkpoint(const Plan& plan, const Ranks& ranks, const Resum
   const std::int64_t micro =
       plan.training.micro_batch_size.value_or(is_too_coarse ? saved / ranks.count : resume.micro_batch_size);
   if (saved % micro != 0) {
-    throw Error(2222, place_of(plan, kMicro),
+    throw Error(2222, place_or_default(plan, kMicro),
                 "is " + text(micro) + ", which does not divide the checkpoint's global batch of " + text(saved),
                 "use " + text(resume.micro_batch_size) + " as before, or another divisor");
   }
@@ -143,7 +143,7 @@ BatchSizes batch_of(const Plan& plan, const Ranks& ranks, const std::optional<Re
   const BatchSizes batch = resume ? batch_of_checkpoint(plan, ranks, *resume, notices) : batch_of_plan(plan, ranks);
   if (ranks.count > batch.num_micro_batches) {
     const std::int64_t global = batch.global_size(), micro = batch.micro_batch_size;
-    throw Error(2210, place_of(plan, kMicro),
+    throw Error(2210, place_or_default(plan, kMicro),
                 "global batch " + text(global) + " = micro_batch_size " + text(micro) + " x " +
                     text(batch.num_micro_batches) + " micro-batches: too few for " + ranks_text(ranks),
                 "start at most " + text(batch.num_micro_batches) + " ranks, or use a global_batch_size of at least " +

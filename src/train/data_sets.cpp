@@ -11,11 +11,6 @@ namespace trireme::train {
 
 namespace {
 
-std::string place_of(const config::Plan& plan, const char* key) {
-  const auto origin = plan.origins.find(key);
-  return origin == plan.origins.end() ? key : origin->second.place + ": " + key;
-}
-
 data::DatasetOptions options_of(const config::Plan& plan) {
   const config::DataPlan& data = plan.data;
   data::DatasetOptions options{.sequence_length = data.sequence_length, .document_borders = data.document_borders};
@@ -34,13 +29,13 @@ data::Dataset open_training_data(const config::Plan& plan) {
   const config::DataPlan& data = plan.data;
   const data::Manifest manifest = data::read_manifest(data.path);
   if (!data.text_field.empty() && manifest.options.text_field != data.text_field) {
-    throw Error(2250, place_of(plan, "data.text_field"),
+    throw Error(2250, config::place_of(plan, "data.text_field"),
                 "is " + data.text_field + ", but " + data.path.string() + " was prepared from the field " +
                     manifest.options.text_field,
                 "prepare it with --text-field " + data.text_field + ", or leave the key away");
   }
   if (!data.tokenizer.empty() && data::load_tokenizer(data.tokenizer.string())->digest() != manifest.tokenizer_digest) {
-    throw Error(2251, place_of(plan, "data.tokenizer"),
+    throw Error(2251, config::place_of(plan, "data.tokenizer"),
                 "is " + data.tokenizer.string() + ", but " + data.path.string() +
                     " was prepared with a tokenizer that gives other ids",
                 "prepare the data with --tokenizer " + data.tokenizer.string() + ", or leave the key away");

@@ -12,11 +12,6 @@ namespace {
 
 using config::Plan;
 
-std::string place_of(const Plan& plan, const std::string& key) {
-  const auto origin = plan.origins.find(key);
-  return origin == plan.origins.end() ? key : origin->second.place + ": " + key;
-}
-
 std::int64_t total_steps_of(const Plan& plan, std::int64_t global_batch, const DataFacts& data,
                             std::vector<std::string>& notices) {
   const auto batch = static_cast<std::uint64_t>(global_batch);

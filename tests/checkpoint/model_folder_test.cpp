@@ -241,7 +241,7 @@ TEST(ModelFolder, AnExportNeverOverwritesAndLeavesNothingBehind) {
 }
 
 TEST(ModelFolder, SurvivesMutatedIndexes) {
-  const unsigned seed = testing::test_seed();
+  const unsigned seed = trireme::testing::test_seed();
   std::mt19937 random(seed);
   const Folder folder;
   folder.write(DType::f32, 1000);

@@ -60,10 +60,6 @@ class Workers {
   std::deque<Process> processes_;
 };
 
-bool says(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
-
 // How ranks reach each other: by shared memory, by Gloo, both (odd ranks are on another host), or as one can that gets
 // no memory.
 struct Way {
@@ -112,7 +108,7 @@ TEST_P(EveryWay, AKilledRankFreesTheOthersWithinSeconds) {
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == killed) continue;
       EXPECT_EQ(results[rank].exit_code, 1);
-      EXPECT_TRUE(says(results[rank].err, "TR1101")) << results[rank].err;
+      EXPECT_TRUE(testing::says(results[rank].err, "TR1101")) << results[rank].err;
     }
   }
 }
@@ -123,14 +119,15 @@ TEST(Processes, SayWhoIsReachedHow) {
   };
   // LibTorch may say more.
   const auto expect = [](const std::string& text, const char* line) {
-    EXPECT_TRUE(says(text, std::string(line) + "\n")) << text;
+    EXPECT_TRUE(testing::says(text, std::string(line) + "\n")) << text;
   };
   expect(words({}), "rank 0 reaches all other ranks through shared memory");
   expect(words({{"TEST_GLOO_ONLY", "1"}}), "rank 0 reaches the other ranks through Gloo");
   expect(words({{"TRIREME_FAILPOINTS", "comm.host=spoil@rank1"}}),
          "rank 0 reaches 1 of 2 other ranks through shared memory, the rest through Gloo");
   const std::string without = words({{"TRIREME_FAILPOINTS", "comm.share_memory=spoil"}});
-  EXPECT_TRUE(says(without, "rank 0 cannot share memory with rank 1 2, though it is on the same machine")) << without;
+  EXPECT_TRUE(testing::says(without, "rank 0 cannot share memory with rank 1 2, though it is on the same machine"))
+      << without;
 }
 
 // Shared memory without a name ends with the last process that has it, however that ends.
@@ -141,9 +138,10 @@ TEST(Processes, WhatTheyShareHasNoNameToBeLeftBehind) {
     std::ifstream maps("/proc/" + std::to_string(workers[rank].pid()) + "/maps");
     int blocks = 0;
     for (std::string line; std::getline(maps, line);) {
-      const bool named = says(line, "rw-s") && !says(line, "anon_inode:") && !says(line, "(deleted)");
+      const bool named =
+          testing::says(line, "rw-s") && !testing::says(line, "anon_inode:") && !testing::says(line, "(deleted)");
       EXPECT_FALSE(named) << line;
-      blocks += says(line, "/memfd:trireme (deleted)") ? 1 : 0;
+      blocks += testing::says(line, "/memfd:trireme (deleted)") ? 1 : 0;
     }
     EXPECT_EQ(blocks, 2) << "its own and its peer's";
   }
@@ -155,7 +153,7 @@ TEST(Processes, ARankKilledDuringTheSetUpIsNoHang) {
       Workers(2, {"steps"}, {{"TRIREME_FAILPOINTS", "comm.share_memory=kill@rank1"}, {"TEST_JOIN_SECONDS", "5"}})
           .wait(std::chrono::seconds(20));
   EXPECT_EQ(results[0].exit_code, 1);
-  EXPECT_TRUE(says(results[0].err, "TR1110")) << results[0].err;
+  EXPECT_TRUE(testing::says(results[0].err, "TR1110")) << results[0].err;
 }
 
 // Whether the rank that fails serves the store or not.
@@ -165,7 +163,8 @@ TEST(Processes, AnExceptionReachesTheOthersThroughStoreKeys) {
     for (int rank = 0; rank < 3; ++rank) {
       const std::string place = rank == failing ? "" : "rank " + std::to_string(failing) + ": ";
       EXPECT_EQ(results[rank].exit_code, 4) << results[rank].err;
-      EXPECT_TRUE(says(results[rank].err, "TR4002: " + place + "data/x.jsonl:7: record 7 is bad")) << results[rank].err;
+      EXPECT_TRUE(testing::says(results[rank].err, "TR4002: " + place + "data/x.jsonl:7: record 7 is bad"))
+          << results[rank].err;
     }
   }
 }
@@ -179,7 +178,7 @@ TEST(Processes, AKilledRankIsALostConnectionWithinSeconds) {
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == killed) continue;
       EXPECT_EQ(results[rank].exit_code, 1);
-      EXPECT_TRUE(says(results[rank].err, "TR1101")) << results[rank].err;
+      EXPECT_TRUE(testing::says(results[rank].err, "TR1101")) << results[rank].err;
     }
   }
 }
@@ -194,13 +193,14 @@ TEST(Processes, AStopRequestOfOneRankStopsAll) {
 TEST(Processes, ARankThatNeverComesIsNamed) {
   const auto results = Workers(2, {"exit_early", "1", "0"}, {{"TEST_JOIN_SECONDS", "6"}}).wait();
   EXPECT_EQ(results[0].exit_code, 1);
-  EXPECT_TRUE(says(results[0].err, "TR1110: rank 0: of 2 ranks these did not come within 6 s: 1")) << results[0].err;
+  EXPECT_TRUE(testing::says(results[0].err, "TR1110: rank 0: of 2 ranks these did not come within 6 s: 1"))
+      << results[0].err;
 }
 
 TEST(Processes, RankZeroThatNeverComesIsOneClearError) {
   const auto results = Workers(2, {"exit_early", "0", "0"}, {{"TEST_JOIN_SECONDS", "6"}}).wait();
   EXPECT_EQ(results[1].exit_code, 1);
-  EXPECT_TRUE(says(results[1].err, "TR1110: rank 1: nobody served the store at 127.0.0.1:")) << results[1].err;
+  EXPECT_TRUE(testing::says(results[1].err, "TR1110: rank 1: nobody served the store at 127.0.0.1:")) << results[1].err;
 }
 
 // A port that is another program's: rank 0 cannot have it, and the others do not wait for ever for its answer.
@@ -208,8 +208,8 @@ TEST(Processes, APortThatIsTakenIsAnErrorOnAllRanks) {
   const Listener taken;
   const auto results =
       Workers(2, {"steps"}, {{"TEST_JOIN_SECONDS", "6"}, {"MASTER_PORT", std::to_string(taken.port())}}).wait();
-  EXPECT_TRUE(says(results[0].err, "TR1114: rank 0: cannot serve the store")) << results[0].err;
-  EXPECT_TRUE(says(results[1].err, "TR1110")) << results[1].err;
+  EXPECT_TRUE(testing::says(results[0].err, "TR1114: rank 0: cannot serve the store")) << results[0].err;
+  EXPECT_TRUE(testing::says(results[1].err, "TR1110")) << results[1].err;
   EXPECT_EQ(results[0].exit_code, 1);
   EXPECT_EQ(results[1].exit_code, 1);
 }
@@ -218,7 +218,7 @@ TEST(Processes, AnOddEnvironmentIsAnErrorBeforeAnythingStarts) {
   const auto results = Workers(2, {"steps"}, {{"MASTER_PORT", "tcp://10.0.0.1:29500"}}).wait();
   for (const ProcessResult& result : results) {
     EXPECT_EQ(result.exit_code, 3);
-    EXPECT_TRUE(says(result.err, "MASTER_PORT is \"tcp://10.0.0.1:29500\"")) << result.err;
+    EXPECT_TRUE(testing::says(result.err, "MASTER_PORT is \"tcp://10.0.0.1:29500\"")) << result.err;
   }
 }
 

@@ -11,7 +11,7 @@
 
 namespace trireme::comm {
 
-struct Message {
+struct RandomMessage {
   int from, to;
   std::size_t size;
   std::uint64_t seed;
@@ -36,7 +36,7 @@ inline std::size_t random_size(std::mt19937_64& random, std::size_t capacity) {
   return sizes[random() % std::size(sizes)];
 }
 
-inline std::vector<std::byte> bytes_of(const Message& message) {
+inline std::vector<std::byte> bytes_of(const RandomMessage& message) {
   std::mt19937_64 random(message.seed);
   std::vector<std::byte> bytes(message.size);
   for (std::size_t i = 0; i < bytes.size(); i += 97) bytes[i] = std::byte(random());
@@ -47,8 +47,8 @@ inline std::vector<std::byte> bytes_of(const Message& message) {
 // All ranks post a round's transfers in its order, sends and receives mixed, and wait for them in orders of their own.
 inline void random_round(Communicator& comm, std::mt19937_64& random) {
   const int me = comm.rank(), world_size = comm.world_size();
-  std::vector<Message> messages(1 + random() % 12);
-  for (Message& message : messages) {
+  std::vector<RandomMessage> messages(1 + random() % 12);
+  for (RandomMessage& message : messages) {
     message.from = static_cast<int>(random() % world_size);
     message.to = static_cast<int>((message.from + 1 + random() % (world_size - 1)) % world_size);
     message.size = random_size(random, ring_capacity(world_size));

@@ -20,24 +20,24 @@ std::vector<std::string> seed_documents() {
           "output_dir: >-\n  folded\n  text\n" + kSmall + "  adam_beta1: .9\n  lr: 1e-3\n  bf16: yes\n"};
 }
 
-const std::vector<std::string> kPieces = {"\n",       "\r\n",        " ",
-                                          "  ",       "\t",          ":",
-                                          ": ",       "- ",          "? ",
-                                          "[",        "]",           "{",
-                                          "}",        ",",           "#",
-                                          "'",        "\"",          "\\",
-                                          "&a ",      "*a",          "!!a",
-                                          "!",        "%",           "@",
-                                          "`",        "|\n",         ">\n",
-                                          "---",      "...",         "<<",
-                                          "~",        "null",        "1e9",
-                                          "0x",       ".",           "-",
-                                          "_",        "\xEF",        "\xBB\xBF",
-                                          "\xC3\xA9", "\xFF",        std::string("\0", 1),
-                                          "\x7F",     "tp",          "training",
-                                          "\\u",      "\\x4",        "=",
-                                          "no",       "%YAML 1.2\n", "\xE2\x80\xA8",
-                                          "\xC2\x85"};
+const std::vector<std::string> kYamlPieces = {"\n",       "\r\n",        " ",
+                                              "  ",       "\t",          ":",
+                                              ": ",       "- ",          "? ",
+                                              "[",        "]",           "{",
+                                              "}",        ",",           "#",
+                                              "'",        "\"",          "\\",
+                                              "&a ",      "*a",          "!!a",
+                                              "!",        "%",           "@",
+                                              "`",        "|\n",         ">\n",
+                                              "---",      "...",         "<<",
+                                              "~",        "null",        "1e9",
+                                              "0x",       ".",           "-",
+                                              "_",        "\xEF",        "\xBB\xBF",
+                                              "\xC3\xA9", "\xFF",        std::string("\0", 1),
+                                              "\x7F",     "tp",          "training",
+                                              "\\u",      "\\x4",        "=",
+                                              "no",       "%YAML 1.2\n", "\xE2\x80\xA8",
+                                              "\xC2\x85"};
 
 // The keys as yaml-cpp's own tree has them.
 void expect_known_keys(const YAML::Node& node, const std::string& prefix) {
@@ -70,7 +70,7 @@ bool survives(const std::string& text, const Overrides& overrides) {
 TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  testing::TextMutator mutator(seed, kPieces);
+  testing::TextMutator mutator(seed, kYamlPieces);
   const std::vector<std::string> documents = seed_documents();
   for (const std::string& text : documents) ASSERT_TRUE(survives(text, {})) << text;
   int accepted = 0;
@@ -91,7 +91,7 @@ TEST(Fuzz, MutatedDocumentsEndInAPlanOrAnError) {
 TEST(Fuzz, MutatedOverridesEndInAPlanOrAnError) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  testing::TextMutator mutator(seed, kPieces);
+  testing::TextMutator mutator(seed, kYamlPieces);
   const std::vector<std::string> texts = {"training.max_steps=10", "monitor.report_to=[none, 'jsonl']",
                                           "model={num_heads: 2, head_dim: 32}", "data.path=\"a b\"",
                                           "training.learning_rate=1e-3"};

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<std::string> seed_documents() {
+std::vector<std::string> seed_files() {
   return {R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 0.5,
  "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 5e8, "offload_optimizer": {"device": "cpu"}}})",
           R"({"a": [1, -2.5e-3, "x\u00e9\n", [], {}, null, false], "b": {"c": {"d": ["\ud83d\ude00"]}}})",
@@ -21,45 +21,45 @@ std::vector<std::string> seed_documents() {
           "{\"_note\": \"\\\"\\\\\\/\\b\", \"z\": 0}"};
 }
 
-const std::vector<std::string> kPieces = {"{",
-                                          "}",
-                                          "[",
-                                          "]",
-                                          ",",
-                                          ":",
-                                          "\"",
-                                          "\\",
-                                          "\\u",
-                                          "\\ud83d",
-                                          "\\u0041",
-                                          "/*",
-                                          "*/",
-                                          "//",
-                                          "#",
-                                          "\n",
-                                          "\r\n",
-                                          "\t",
-                                          " ",
-                                          "1",
-                                          "0",
-                                          "-",
-                                          ".",
-                                          "e5",
-                                          "1e400",
-                                          "+",
-                                          "true",
-                                          "false",
-                                          "null",
-                                          "True",
-                                          "NaN",
-                                          "'",
-                                          "\xC3\xA9",
-                                          "\xFF",
-                                          "\xEF\xBB\xBF",
-                                          "\x7F",
-                                          "\"a\": ",
-                                          "\"stage\"",
-                                          std::string("\0", 1)};
+const std::vector<std::string> kJsonPieces = {"{",
+                                              "}",
+                                              "[",
+                                              "]",
+                                              ",",
+                                              ":",
+                                              "\"",
+                                              "\\",
+                                              "\\u",
+                                              "\\ud83d",
+                                              "\\u0041",
+                                              "/*",
+                                              "*/",
+                                              "//",
+                                              "#",
+                                              "\n",
+                                              "\r\n",
+                                              "\t",
+                                              " ",
+                                              "1",
+                                              "0",
+                                              "-",
+                                              ".",
+                                              "e5",
+                                              "1e400",
+                                              "+",
+                                              "true",
+                                              "false",
+                                              "null",
+                                              "True",
+                                              "NaN",
+                                              "'",
+                                              "\xC3\xA9",
+                                              "\xFF",
+                                              "\xEF\xBB\xBF",
+                                              "\x7F",
+                                              "\"a\": ",
+                                              "\"stage\"",
+                                              std::string("\0", 1)};
 
 void expect_same(const YamlNode& ours, const Json& theirs) {
   switch (ours.kind) {
@@ -107,8 +107,8 @@ Seen read_both(const std::string& text) {
 TEST(JsonFuzz, ReadsWhatASecondReaderReads) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  testing::TextMutator mutator(seed, kPieces);
-  const std::vector<std::string> documents = seed_documents();
+  testing::TextMutator mutator(seed, kJsonPieces);
+  const std::vector<std::string> documents = seed_files();
   for (const std::string& text : documents) ASSERT_NE(read_both(text), Seen::refused) << text;
   int both = 0, ours_alone = 0;
   const int rounds = testing::fuzz_rounds(40000);
@@ -129,8 +129,8 @@ TEST(JsonFuzz, ReadsWhatASecondReaderReads) {
 TEST(JsonFuzz, MutatedFilesOfDeepSpeedEndInSettingsOrAnError) {
   const unsigned seed = testing::test_seed();
   SCOPED_TRACE("TRIREME_TEST_SEED=" + std::to_string(seed));
-  testing::TextMutator mutator(seed, kPieces);
-  const std::string file = seed_documents().front();
+  testing::TextMutator mutator(seed, kJsonPieces);
+  const std::string file = seed_files().front();
   int taken = 0;
   const int rounds = testing::fuzz_rounds(10000);
   for (int i = 0; i < rounds; ++i) {

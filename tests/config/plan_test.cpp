@@ -372,7 +372,7 @@ TEST(NumericDigest, DoesNotDependOnPathsIntervalsOrderAndIdleKeys) {
   EXPECT_EQ(numeric_digest(plan_of(kSmall, constant)), numeric_digest(plan_of(kSmall, longer)));
 }
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (std::filesystem::temp_directory_path() / "trireme-config-XXXXXX").string();

@@ -17,7 +17,7 @@ void PrintTo(const WrongInput& wrong, std::ostream* out) {
   *out << wrong.name;
 }
 
-class WrongInputs : public testing::TestWithParam<WrongInput> {};
+class WrongInputs : public ::testing::TestWithParam<WrongInput> {};
 
 TEST_P(WrongInputs, IsRefusedWithCodePlaceAndRemedy) {
   const WrongInput& wrong = GetParam();
@@ -193,16 +193,16 @@ const std::vector<WrongInput> kText = {
     {"EmptyKey", "~: 1\n", {}, 2108, "run.yaml:1:1", "empty key"},
 };
 
-std::string test_name(const testing::TestParamInfo<WrongInput>& info) {
+std::string test_name(const ::testing::TestParamInfo<WrongInput>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Keys, WrongInputs, testing::ValuesIn(kKeys), test_name);
-INSTANTIATE_TEST_SUITE_P(Values, WrongInputs, testing::ValuesIn(kValues), test_name);
-INSTANTIATE_TEST_SUITE_P(Together, WrongInputs, testing::ValuesIn(kTogether), test_name);
-INSTANTIATE_TEST_SUITE_P(NotYet, WrongInputs, testing::ValuesIn(kNotYet), test_name);
-INSTANTIATE_TEST_SUITE_P(CommandLine, WrongInputs, testing::ValuesIn(kCommandLine), test_name);
-INSTANTIATE_TEST_SUITE_P(Text, WrongInputs, testing::ValuesIn(kText), test_name);
+INSTANTIATE_TEST_SUITE_P(Keys, WrongInputs, ::testing::ValuesIn(kKeys), test_name);
+INSTANTIATE_TEST_SUITE_P(Values, WrongInputs, ::testing::ValuesIn(kValues), test_name);
+INSTANTIATE_TEST_SUITE_P(Together, WrongInputs, ::testing::ValuesIn(kTogether), test_name);
+INSTANTIATE_TEST_SUITE_P(NotYet, WrongInputs, ::testing::ValuesIn(kNotYet), test_name);
+INSTANTIATE_TEST_SUITE_P(CommandLine, WrongInputs, ::testing::ValuesIn(kCommandLine), test_name);
+INSTANTIATE_TEST_SUITE_P(Text, WrongInputs, ::testing::ValuesIn(kText), test_name);
 
 }  // namespace
 }  // namespace trireme::config

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const std::string kNul(1, '\0');
 
-PrepareOptions options_for(const TempFolder& folder, bool skip) {
+PrepareOptions malformed_options(const TempFolder& folder, bool skip) {
   PrepareOptions options;
   options.inputs = {folder / "in"};
   options.output = folder / "out";
@@ -70,7 +70,7 @@ TEST(Malformed, EveryKindIsLocatedAndStops) {
     const TempFolder folder;
     const fs::path file = write(folder / "in" / one.name, one.bytes);
     write(folder / "in/good.txt", "good");
-    const Error error = error_of([&] { prepare(options_for(folder, false)); });
+    const Error error = error_of([&] { prepare(malformed_options(folder, false)); });
     EXPECT_EQ(error.code(), 4020) << one.bytes;
     EXPECT_EQ(error.exit_code(), 4);
     EXPECT_EQ(error.place(), file.string() + ":" + std::to_string(one.line)) << one.bytes;
@@ -86,7 +86,7 @@ TEST(Malformed, EveryKindIsLocatedAndSkipped) {
     const fs::path file = write(folder / "in" / one.name, one.bytes);
     write(folder / "in/good.txt", "good");
     for (int run = 0; run < 2; ++run) {  // the second is up to date and tells the same
-      const PrepareReport report = prepare(options_for(folder, true));
+      const PrepareReport report = prepare(malformed_options(folder, true));
       EXPECT_EQ(report.was_up_to_date, run == 1);
       ASSERT_EQ(report.malformed_count, 1u) << one.bytes;
       EXPECT_EQ(report.malformed[0].kind, one.kind) << one.bytes;
@@ -104,7 +104,7 @@ TEST(Malformed, UnusualRecordsAreAccepted) {
         "\xEF\xBB\xBF\r\n\n  {\"text\" : \"one\", \"text\": \"two\"}  \r\n{\"a\": {\"text\": 1}, \"text\": "
         "\"\\ud83d\\ude00\"}\n" +
             std::string("{\"n\": [[[]]], \"text\": \"last line without an end\"}"));
-  const PrepareReport report = prepare(options_for(folder, false));
+  const PrepareReport report = prepare(malformed_options(folder, false));
   EXPECT_EQ(report.documents, 3u);
   EXPECT_EQ(report.bytes, std::string("two\xF0\x9F\x98\x80last line without an end").size());
 }
@@ -115,7 +115,7 @@ TEST(Malformed, TheFirstInOrderStopsWhateverTheWorkers) {
   for (int i = 0; i < 60'000; ++i) lines += json_line("some words to fill a few batches of a megabyte each");
   write(folder / "in/a.jsonl", lines + "first\n" + lines + "second\n");
   write(folder / "in/b.jsonl", "third\n");
-  PrepareOptions options = options_for(folder, false);
+  PrepareOptions options = malformed_options(folder, false);
   for (const int workers : {1, 4}) {
     options.num_workers = workers;
     EXPECT_EQ(error_of([&] { prepare(options); }).place(), (folder / "in/a.jsonl").string() + ":60001");
@@ -125,9 +125,9 @@ TEST(Malformed, TheFirstInOrderStopsWhateverTheWorkers) {
 TEST(Malformed, NothingUsableIsAnError) {
   const TempFolder folder;
   write(folder / "in/a.jsonl", "\n\n  \n");
-  EXPECT_EQ(error_code([&] { prepare(options_for(folder, false)); }), 4021);
+  EXPECT_EQ(error_code([&] { prepare(malformed_options(folder, false)); }), 4021);
   write(folder / "in/a.jsonl", "x\ny\n");
-  const Error error = error_of([&] { prepare(options_for(folder, true)); });
+  const Error error = error_of([&] { prepare(malformed_options(folder, true)); });
   EXPECT_EQ(error.code(), 4021);
   EXPECT_NE(error.message().find("2 malformed"), std::string::npos) << error.what();
 }
@@ -138,7 +138,7 @@ TEST(Malformed, AHundredAreListedAndAllAreCounted) {
   for (int i = 0; i < 150; ++i) lines += i % 2 == 0 ? "x\n" : "{}\n";
   write(folder / "in/a.jsonl", lines);
   write(folder / "in/b.jsonl", lines + json_line("good"));
-  const PrepareReport report = prepare(options_for(folder, true));
+  const PrepareReport report = prepare(malformed_options(folder, true));
   EXPECT_EQ(report.malformed_count, 300u);
   EXPECT_EQ(report.malformed.size(), 100u);
   const Manifest manifest = read_manifest(folder / "out");
@@ -166,7 +166,7 @@ TEST(Malformed, AVeryLongLineIsNotHeld) {
   }
   EXPECT_EQ(records, 3u);
   EXPECT_LE(most, std::size_t{3} << 20);
-  const PrepareReport report = prepare(options_for(folder, true));
+  const PrepareReport report = prepare(malformed_options(folder, true));
   EXPECT_EQ(report.documents, 2u);
   EXPECT_EQ(report.malformed.at(0).kind, kTooLong);
   EXPECT_EQ(report.malformed.at(0).place, file.string() + ":2 (byte 17)");

@@ -126,7 +126,7 @@ void compare(const AttentionShape& s, Starts kind, double dropped, Numbers& numb
 }
 
 template <class T>
-void compare_all(Numbers& numbers) {
+void compare_attention(Numbers& numbers) {
   for (const std::int64_t T_ : {1, 63, 64, 65, 200}) compare<T>({2, T_, 4, 2, 64, 0.125}, Starts::zero, 0, numbers);
   for (const std::int64_t D : {2, 24, 80, 128, 192, 256}) {
     const double scale = 1 / std::sqrt(static_cast<double>(D));
@@ -153,17 +153,17 @@ void compare_all(Numbers& numbers) {
 TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInFp32) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<float>(numbers);
+  compare_attention<float>(numbers);
 }
 TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInBf16) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<bfloat16>(numbers);
+  compare_attention<bfloat16>(numbers);
 }
 TEST_F(DeviceAttention, HasTheOutputsAndGradientsOfTheFormulaInFp16) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<float16>(numbers);
+  compare_attention<float16>(numbers);
 }
 
 // By cuDNN, which rounds the weights to 16 bits before they meet the values.

@@ -11,7 +11,7 @@ class DeviceCrossEntropy : public OnDevice {};
 constexpr double kScale = 0.37, kBefore = 2.5;
 
 template <class T>
-struct Result {
+struct Losses {
   double total = 0, evaluated = 0;
   std::vector<T> gradient;  // from the first row on
 };
@@ -31,7 +31,7 @@ struct Rows {
       for (std::int64_t v = V; v < stride; ++v) logits[n * stride + v] = T(std::numeric_limits<float>::quiet_NaN());
     }
   }
-  Result<T> on_device(std::int64_t offset) const {
+  Losses<T> on_device(std::int64_t offset) const {
     std::vector<T> moved(offset, T(1.0f));
     moved.insert(moved.end(), logits.begin(), logits.end());
     const DeviceArray<T> memory(moved);
@@ -45,8 +45,8 @@ struct Rows {
     for (std::int64_t i = 0; i < offset; ++i) EXPECT_EQ(static_cast<float>(after[i]), 1.0f);
     return {total.host()[0], evaluated.host()[0], {after.begin() + offset, after.end()}};
   }
-  Result<double> on_cpu() const {
-    Result<double> result{kBefore, kBefore, {logits.begin(), logits.end()}};
+  Losses<double> on_cpu() const {
+    Losses<double> result{kBefore, kBefore, {logits.begin(), logits.end()}};
     table<double>(level()).cross_entropy(N, V, stride, soft_cap, result.gradient.data(), labels.data(), kScale,
                                          &result.total);
     return result;
@@ -57,8 +57,8 @@ template <class T>
 void compare(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, Numbers& numbers) {
   SCOPED_TRACE(::testing::Message() << N << " rows of " << V << " in " << stride << ", cap " << soft_cap);
   const Rows<T> rows(N, V, stride, soft_cap, numbers);
-  const Result<double> expected = rows.on_cpu();
-  const Result<T> found = rows.on_device(0);
+  const Losses<double> expected = rows.on_cpu();
+  const Losses<T> found = rows.on_device(0);
   EXPECT_NEAR(found.total, expected.total, 1e-6 * expected.total);
   EXPECT_LE(relative_error(found.gradient, expected.gradient), kTolerance<T>);
   for (std::int64_t n = 0; n < N; ++n) {
@@ -67,7 +67,7 @@ void compare(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_ca
     }
   }
   for (const std::int64_t offset : {0, 1, 8}) {  // neither another run nor another alignment gives other bits
-    const Result<T> again = rows.on_device(offset);
+    const Losses<T> again = rows.on_device(offset);
     EXPECT_EQ(again.total, found.total) << offset;
     EXPECT_EQ(again.evaluated, found.evaluated) << offset;
     EXPECT_TRUE(same_bits(again.gradient, found.gradient)) << offset;
@@ -75,7 +75,7 @@ void compare(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_ca
 }
 
 template <class T>
-void compare_all(Numbers& numbers) {
+void compare_cross_entropy(Numbers& numbers) {
   for (const double soft_cap : {0.0, 20.0}) {
     for (const std::int64_t V : {1, 7, 37, 1000, 4099, 9001}) {
       compare<T>(7, V, V, soft_cap, numbers);
@@ -90,9 +90,9 @@ void compare_all(Numbers& numbers) {
 TEST_F(DeviceCrossEntropy, HasTheLossesAndGradientsOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<float>(numbers);
-  compare_all<bfloat16>(numbers);
-  compare_all<float16>(numbers);
+  compare_cross_entropy<float>(numbers);
+  compare_cross_entropy<bfloat16>(numbers);
+  compare_cross_entropy<float16>(numbers);
 }
 
 template <class T>

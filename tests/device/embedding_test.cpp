@@ -84,7 +84,7 @@ void compare_backward(std::int64_t N, std::int64_t C, std::int64_t V, std::int64
 }
 
 template <class T>
-void compare_all(Numbers& numbers) {
+void compare_embedding(Numbers& numbers) {
   for (const std::int64_t C : {1, 8, 19, 64, 1032}) {
     for (const std::int64_t offset : {0, 1}) {
       compare_forward<T>(100, C, 30, offset, numbers);
@@ -100,9 +100,9 @@ void compare_all(Numbers& numbers) {
 TEST_F(DeviceEmbedding, RowsAndGradientsAreThoseOfTheCpu) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<float>(numbers);
-  compare_all<bfloat16>(numbers);
-  compare_all<float16>(numbers);
+  compare_embedding<float>(numbers);
+  compare_embedding<bfloat16>(numbers);
+  compare_embedding<float16>(numbers);
 }
 
 TEST_F(DeviceEmbedding, IdsWithManyRowsAreSumsOfSections) {

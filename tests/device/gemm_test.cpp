@@ -41,7 +41,7 @@ void in_place(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t
 }
 
 template <class T>
-void compare_all(Numbers& numbers) {
+void compare_gemm(Numbers& numbers) {
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {
       for (const bool add : {false, true}) {
@@ -57,9 +57,9 @@ void compare_all(Numbers& numbers) {
 TEST_F(DeviceGemm, HasTheProductsOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
-  compare_all<float>(numbers);
-  compare_all<bfloat16>(numbers);
-  compare_all<float16>(numbers);
+  compare_gemm<float>(numbers);
+  compare_gemm<bfloat16>(numbers);
+  compare_gemm<float16>(numbers);
 }
 
 TEST_F(DeviceGemm, NothingToSumIsZeroOrWhatWasThere) {

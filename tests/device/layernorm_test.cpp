@@ -6,7 +6,7 @@ namespace {
 class DeviceLayerNorm : public OnDevice {};
 
 // Rows of every kind that the kernels hold, longer ones, and more of them than blocks.
-const std::vector<std::pair<std::int64_t, std::int64_t>> kSizes = {
+const std::vector<std::pair<std::int64_t, std::int64_t>> kSizesOfRows = {
     {3, 5},     {130, 7},   {67, 64},   {45, 100},   {257, 768},   {300, 1600}, {7, 4099},
     {33, 8192}, {3, 16001}, {5, 40000}, {1700, 768}, {1100, 1600}, {600, 3072}};
 
@@ -14,7 +14,7 @@ TEST_F(DeviceLayerNorm, OutputsAndMomentsAreThoseOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& size : kSizes) {
+    for (const auto& size : kSizesOfRows) {
       const std::int64_t N = size.first, C = size.second;
       SCOPED_TRACE(::testing::Message() << N << " x " << C);
       auto x = numbers.normal<T>(N * C);
@@ -43,7 +43,7 @@ TEST_F(DeviceLayerNorm, GradientsAreThoseOfTheFormula) {
   Numbers numbers;
   SCOPED_TRACE(numbers.seed());
   for_each_type([&]<class T>() {
-    for (const auto& size : kSizes) {
+    for (const auto& size : kSizesOfRows) {
       const std::int64_t N = size.first, C = size.second;
       for (const bool add : {false, true}) {
         SCOPED_TRACE(::testing::Message() << N << " x " << C << (add ? " add" : ""));

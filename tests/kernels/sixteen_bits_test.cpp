@@ -9,8 +9,8 @@ namespace {
 
 template <class T>
 class SixteenBits : public ::testing::Test {};
-using Types = ::testing::Types<bfloat16, float16>;
-TYPED_TEST_SUITE(SixteenBits, Types);
+using NarrowTypes = ::testing::Types<bfloat16, float16>;
+TYPED_TEST_SUITE(SixteenBits, NarrowTypes);
 
 template <class T>
 T from_bits(std::uint32_t bits) {

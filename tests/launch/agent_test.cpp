@@ -12,10 +12,6 @@ namespace {
 using testing::ProcessResult;
 using ::testing::Test;
 
-bool says(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
-
 TEST(Agent, ReturnsZeroWhenAllRanksFinish) {
   Job job(3, {"collectives", "11"});
   const ProcessResult result = job.agent().wait();
@@ -29,9 +25,9 @@ TEST(Agent, KillOfOneRankEndsTheJobAndNamesTheRank) {
   kill(job.worker(1), SIGKILL);
   const ProcessResult result = job.wait_for_end();
   EXPECT_EQ(result.exit_code, 137);
-  EXPECT_TRUE(says(result.err, "rank 1 failed: TR1112: killed by signal 9 (SIGKILL)")) << result.err;
-  EXPECT_TRUE(says(result.err, "rank 0 ends: TR1112: rank 1: killed by signal 9")) << result.err;
-  EXPECT_TRUE(says(result.err, "rank 2 ends: TR1112: rank 1: killed by signal 9")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 1 failed: TR1112: killed by signal 9 (SIGKILL)")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 0 ends: TR1112: rank 1: killed by signal 9")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 2 ends: TR1112: rank 1: killed by signal 9")) << result.err;
   job.expect_nothing_left();
 }
 
@@ -39,9 +35,11 @@ TEST(Agent, ExceptionOfOneRankReachesTheOthersWithItsMessage) {
   Job job(3, {"fail", "2"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_TRUE(says(result.err, "rank 2 failed: TR4002: data/x.jsonl:7: record 7 is bad\n  mend it")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 2 failed: TR4002: data/x.jsonl:7: record 7 is bad\n  mend it"))
+      << result.err;
   for (const std::string rank : {"0", "1"}) {
-    EXPECT_TRUE(says(result.err, "rank " + rank + " ends: TR4002: rank 2: data/x.jsonl:7: record 7 is bad\n  mend it"))
+    EXPECT_TRUE(
+        testing::says(result.err, "rank " + rank + " ends: TR4002: rank 2: data/x.jsonl:7: record 7 is bad\n  mend it"))
         << result.err;
   }
   job.expect_nothing_left();
@@ -51,8 +49,9 @@ TEST(Agent, ARankThatFailsBeforeItJoinsEndsTheJob) {
   Job job(3, {"fail_early", "1"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_TRUE(says(result.err, "rank 1 failed: TR4002")) << result.err;
-  EXPECT_FALSE(says(result.err, "TR1110")) << result.err;  // the others are told, they need not give up waiting
+  EXPECT_TRUE(testing::says(result.err, "rank 1 failed: TR4002")) << result.err;
+  EXPECT_FALSE(testing::says(result.err, "TR1110"))
+      << result.err;  // the others are told, they need not give up waiting
   job.expect_nothing_left();
 }
 
@@ -60,7 +59,7 @@ TEST(Agent, ARankThatIsKilledBeforeItJoinsEndsTheJob) {
   Job job(2, {"steps"}, {{"TRIREME_FAILPOINTS", "comm.join=kill@rank1"}});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 137);
-  EXPECT_TRUE(says(result.err, "rank 1 failed: TR1112: killed by signal 9 (SIGKILL)")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 1 failed: TR1112: killed by signal 9 (SIGKILL)")) << result.err;
   job.expect_nothing_left();
 }
 
@@ -68,7 +67,7 @@ TEST(Agent, AnExitWithoutAWordIsTheJobsExitCode) {
   Job job(2, {"exit_early", "1", "9"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 9);
-  EXPECT_TRUE(says(result.err, "rank 1 failed: TR1112: exited with code 9 without a word")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 1 failed: TR1112: exited with code 9 without a word")) << result.err;
   job.expect_nothing_left();
 }
 
@@ -76,7 +75,7 @@ TEST(Agent, WorkersThatHangAfterAFailureAreKilled) {
   Job job(3, {"stubborn", "1"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 4) << result.err;
-  EXPECT_TRUE(says(result.err, "killing the workers of ranks 0")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "killing the workers of ranks 0")) << result.err;
   job.expect_nothing_left();
 }
 
@@ -104,7 +103,7 @@ TEST(Agent, SurvivesGarbageOnTheControlSocket) {
     Job job(1, {"garbage", "0", text});
     const ProcessResult result = job.agent().wait();
     EXPECT_EQ(result.exit_code, 1) << text.substr(0, 50) << "\n" << result.err;
-    EXPECT_TRUE(says(result.err, "rank 0 failed: TR1115")) << result.err;
+    EXPECT_TRUE(testing::says(result.err, "rank 0 failed: TR1115")) << result.err;
     job.expect_nothing_left();
   }
 }
@@ -130,14 +129,14 @@ TEST(Agent, WaitsForTheRanksThatStillRun) {
   Job job(2, {"finish", "0", "0"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_FALSE(says(result.err, "killing")) << result.err;
+  EXPECT_FALSE(testing::says(result.err, "killing")) << result.err;
 }
 
 TEST(Agent, ASecondStopSignalKillsAtOnce) {
   Job job(2, {"stubborn", "-1"}, {{"TEST_GRACE_SECONDS", "1000"}});
   job.await_steps();
   job.agent().signal(SIGTERM);
-  ASSERT_TRUE(eventually([&] { return says(job.agent().err_so_far(), "SIGTERM is handed to all workers"); }));
+  ASSERT_TRUE(eventually([&] { return testing::says(job.agent().err_so_far(), "SIGTERM is handed to all workers"); }));
   job.agent().signal(SIGINT);
   const ProcessResult result = job.wait_for_end();
   EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
@@ -150,7 +149,7 @@ TEST(Agent, WorkersThatDoNotStopInTimeAreKilled) {
   job.agent().signal(SIGTERM);
   const ProcessResult result = job.wait_for_end();
   EXPECT_EQ(result.exit_code, 128 + SIGTERM) << result.err;
-  EXPECT_TRUE(says(result.err, "did not end in time")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "did not end in time")) << result.err;
   job.expect_nothing_left();
 }
 
@@ -158,7 +157,8 @@ TEST(Agent, AWorkerThatCannotBeStartedIsOneClearError) {
   Job job(2, {"done"}, {{"TEST_PROGRAM", "/no/such/program"}});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(says(result.err, "TR1113: rank 0: cannot start the worker: /no/such/program: No such file or directory"))
+  EXPECT_TRUE(
+      testing::says(result.err, "TR1113: rank 0: cannot start the worker: /no/such/program: No such file or directory"))
       << result.err;
 }
 
@@ -184,7 +184,7 @@ TEST(Agent, AWorldOfOneIsWatchedToo) {
   Job job(1, {"fail", "0"});
   const ProcessResult result = job.agent().wait();
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_TRUE(says(result.err, "rank 0 failed: TR4002")) << result.err;
+  EXPECT_TRUE(testing::says(result.err, "rank 0 failed: TR4002")) << result.err;
 }
 
 }  // namespace

@@ -10,10 +10,6 @@ namespace {
 
 using testing::ProcessResult;
 
-bool says(const std::string& text, const std::string& words) {
-  return text.find(words) != std::string::npos;
-}
-
 TEST(Torchrun, StartsWorkersAndHearsOfTheirFailures) {
   const auto command = [](const std::string& behaviour, const std::string& argument) {
     return testing::torchrun_command({TRIREME_TEST_WORKER, behaviour, argument});
@@ -23,8 +19,8 @@ TEST(Torchrun, StartsWorkersAndHearsOfTheirFailures) {
   EXPECT_EQ(good.exit_code, 0) << good.err;
   const ProcessResult bad = testing::run(command("fail", "1"));
   EXPECT_NE(bad.exit_code, 0);
-  EXPECT_TRUE(says(bad.err, "rank 1 ends: TR4002: data/x.jsonl:7: record 7 is bad")) << bad.err;
-  EXPECT_TRUE(says(bad.err, "rank 0 ends: TR4002: rank 1: data/x.jsonl:7: record 7 is bad")) << bad.err;
+  EXPECT_TRUE(testing::says(bad.err, "rank 1 ends: TR4002: data/x.jsonl:7: record 7 is bad")) << bad.err;
+  EXPECT_TRUE(testing::says(bad.err, "rank 0 ends: TR4002: rank 1: data/x.jsonl:7: record 7 is bad")) << bad.err;
 }
 
 }  // namespace

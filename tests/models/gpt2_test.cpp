@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-Gpt2Config small() {
+Gpt2Config small_gpt2() {
   Gpt2Config c;
   c.vocabulary = 130;
   c.hidden_size = 12;
@@ -33,7 +33,7 @@ const ParameterSpec& parameter_of(const Chain& chain, const std::string& logical
 
 // Conv1D matrices lie as Hugging Face stores them, so importers copy them.
 TEST(Gpt2, StoresItsMatricesInputMajor) {
-  const Chain chain = make_gpt2(small(), DType::f32);
+  const Chain chain = make_gpt2(small_gpt2(), DType::f32);
   const std::vector<std::pair<const char*, std::vector<std::int64_t>>> shapes{
       {"transformer.wte.weight", {130, 12}},
       {"transformer.wpe.weight", {16, 12}},
@@ -57,7 +57,7 @@ TEST(Gpt2, StoresItsMatricesInputMajor) {
 }
 
 TEST(Gpt2, SharesTheEmbeddingWithTheHeadWhenTied) {
-  Gpt2Config c = small();
+  Gpt2Config c = small_gpt2();
   const Chain tied = make_gpt2(c, DType::f32);
   EXPECT_EQ(tied.units.back()->parameters().back(), 0);
   c.tie_word_embeddings = false;
@@ -82,12 +82,12 @@ TEST(Gpt2, RefusesImpossibleValues) {
       {"loss_chunk_tokens", [](Gpt2Config& c) { c.loss_chunk_tokens = 0; }},
   };
   for (const auto& [name, change] : wrong) {
-    Gpt2Config c = small();
+    Gpt2Config c = small_gpt2();
     change(c);
     const std::string text = testing::expect_error(1201, [&] { make_gpt2(c, DType::f32); });
     EXPECT_NE(text.find(std::string("model.") + name), std::string::npos) << text;
   }
-  testing::expect_error(1201, [] { make_gpt2(small(), DType::i32); });
+  testing::expect_error(1201, [] { make_gpt2(small_gpt2(), DType::i32); });
 }
 
 }  // namespace

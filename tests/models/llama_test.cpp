@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-LlamaConfig small() {
+LlamaConfig small_llama() {
   LlamaConfig c;
   c.vocabulary = 130;
   c.hidden_size = 12;
@@ -26,7 +26,7 @@ LlamaConfig small() {
 }
 
 TEST(Llama, IsAChainOfEmbeddingBlocksAndHead) {
-  const Chain chain = make_llama(small(), DType::bf16);
+  const Chain chain = make_llama(small_llama(), DType::bf16);
   std::vector<std::string> names;
   for (const auto& unit : chain.units) names.push_back(unit->name());
   EXPECT_EQ(names, (std::vector<std::string>{"embed", "layers.0", "layers.1", "head"}));
@@ -42,7 +42,7 @@ TEST(Llama, IsAChainOfEmbeddingBlocksAndHead) {
 }
 
 TEST(Llama, SharesTheEmbeddingWithTheHeadWhenTied) {
-  LlamaConfig c = small();
+  LlamaConfig c = small_llama();
   const Chain tied = make_llama(c, DType::f32);
   EXPECT_EQ(tied.units.back()->parameters(), (std::vector<int>{13, 0}));
   EXPECT_EQ(tied.parameters.size(), 14u);
@@ -53,7 +53,7 @@ TEST(Llama, SharesTheEmbeddingWithTheHeadWhenTied) {
 }
 
 TEST(Llama, NamesItsTensorsAsHuggingFaceDoes) {
-  LlamaConfig c = small();
+  LlamaConfig c = small_llama();
   c.tie_word_embeddings = false;
   const Chain chain = make_llama(c, DType::f32);
   std::vector<std::string> names;
@@ -80,7 +80,7 @@ TEST(Llama, NamesItsTensorsAsHuggingFaceDoes) {
 
 // Boxes lie inside their storage matrix, do not overlap, and cover all of it but the vocabulary's padding.
 TEST(Llama, LogicalTensorsTileTheStorage) {
-  for (const ParameterSpec& parameter : make_llama(small(), DType::f32).parameters) {
+  for (const ParameterSpec& parameter : make_llama(small_llama(), DType::f32).parameters) {
     std::vector<int> owners(parameter.numel());
     for (const LogicalTensor& tensor : parameter.logical) {
       std::int64_t numel = 1;
@@ -100,7 +100,7 @@ TEST(Llama, LogicalTensorsTileTheStorage) {
 }
 
 TEST(Llama, PadsTheVocabularyAndKeepsNormsFromDecay) {
-  const Chain chain = make_llama(small(), DType::f32);
+  const Chain chain = make_llama(small_llama(), DType::f32);
   EXPECT_EQ(chain.parameters[0].rows, 256);
   for (const ParameterSpec& parameter : chain.parameters) {
     const bool norm = parameter.rows == 1;
@@ -113,7 +113,7 @@ TEST(Llama, PadsTheVocabularyAndKeepsNormsFromDecay) {
 }
 
 TEST(Llama, SaysWhatItNeedsAndCosts) {
-  const Chain chain = make_llama(small(), DType::f32);
+  const Chain chain = make_llama(small_llama(), DType::f32);
   const BatchShape one{1, 8}, two{2, 8};
   for (const auto& unit : chain.units) {
     for (const Phase phase : {Phase::forward, Phase::backward}) {
@@ -162,18 +162,18 @@ TEST(Llama, RefusesImpossibleSizes) {
        }},
   };
   for (const auto& [name, change] : wrong) {
-    LlamaConfig c = small();
+    LlamaConfig c = small_llama();
     change(c);
     const std::string text = testing::expect_error(1201, [&] { make_llama(c, DType::f32); });
     EXPECT_NE(text.find(std::string("model.") + name), std::string::npos) << text;
   }
-  testing::expect_error(1201, [] { make_llama(small(), DType::i32); });
+  testing::expect_error(1201, [] { make_llama(small_llama(), DType::i32); });
 }
 
 TEST(Llama, RefusesImpossibleRopeScaling) {
   using Kind = RopeScaling::Kind;
   const auto refuses = [](const char* what, const RopeScaling& scaling) {
-    LlamaConfig c = small();
+    LlamaConfig c = small_llama();
     c.rope.scaling = scaling;
     const std::string text = testing::expect_error(1201, [&] { make_llama(c, DType::f32); });
     EXPECT_NE(text.find(what), std::string::npos) << text;
@@ -194,7 +194,7 @@ TEST(Llama, RefusesImpossibleRopeScaling) {
 
 // Gemma's norms multiply by 1 + weight: theirs begin at 0, and biases too.
 TEST(Llama, DeclaresWhatTheFamiliesAdd) {
-  LlamaConfig c = small();
+  LlamaConfig c = small_llama();
   c.qkv_bias = c.query_key_norms = c.post_norms = c.one_plus_norm_weights = true;
   const Chain chain = make_llama(c, DType::f32);
   std::vector<std::string> names;
@@ -224,7 +224,7 @@ TEST(Llama, DeclaresWhatTheFamiliesAdd) {
 
 // One micro-batch of 2 x 3 tokens whose side inputs a test may spoil.
 struct Micro {
-  Chain chain = make_llama(small(), DType::f32);
+  Chain chain = make_llama(small_llama(), DType::f32);
   std::vector<std::int32_t> ids = std::vector<std::int32_t>(6, 1), labels = ids, starts = std::vector<std::int32_t>(6);
   std::vector<std::int32_t> positions{0, 1, 2, 0, 1, 2};
   std::vector<float> weights = std::vector<float>(256 * 12, 0.1f), norm = std::vector<float>(12, 1.0f);

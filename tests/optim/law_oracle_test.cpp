@@ -16,11 +16,11 @@ using config::WarmupType;
 using nlohmann::json;
 using testing::kOraclePython;
 
-constexpr int kSteps = 250;
+constexpr int kLawSteps = 250;
 
-struct Case {
+struct LawCase {
   Law law;
-  int steps = kSteps;
+  int steps = kLawSteps;
 };
 
 Law warmup_law(LearningRateLaw kind, WarmupType type, std::int64_t steps, std::int64_t total) {
@@ -31,8 +31,8 @@ Law warmup_law(LearningRateLaw kind, WarmupType type, std::int64_t steps, std::i
           .warmup = {.type = type, .minimum = 3e-5, .minimum_ratio = 0.1, .cosine_ratio = 0.02}};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> list;
+std::vector<LawCase> cases() {
+  std::vector<LawCase> list;
   for (const auto kind : {LearningRateLaw::constant, LearningRateLaw::linear, LearningRateLaw::cosine}) {
     // torch has no rate beyond the end of a cosine.
     list.push_back({{.kind = kind, .peak = 1e-3, .minimum = 1e-4, .warmup_steps = 13, .total_steps = 240}, 240});
@@ -56,7 +56,7 @@ std::vector<Case> cases() {
   return list;
 }
 
-json described(const Case& one) {
+json described(const LawCase& one) {
   const Law& law = one.law;
   const char* names[] = {"constant",     "linear",        "cosine",    "warmup",
                          "warmup_decay", "warmup_cosine", "one_cycle", "lr_range_test"};
@@ -90,9 +90,9 @@ json described(const Case& one) {
 
 TEST(Laws, FollowTorchAndDeepSpeedStepByStep) {
   if (!testing::oracle_has("torch")) GTEST_SKIP() << "no torch for Python here";
-  const std::vector<Case> all = cases();
+  const std::vector<LawCase> all = cases();
   json question = json::array();
-  for (const Case& one : all) question.push_back(described(one));
+  for (const LawCase& one : all) question.push_back(described(one));
   const auto result =
       testing::run({kOraclePython, "-B", TRIREME_SOURCE_DIR "/tests/optim/law_oracle.py", question.dump()});
   ASSERT_EQ(result.exit_code, 0) << result.err;

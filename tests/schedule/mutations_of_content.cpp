@@ -203,7 +203,7 @@ bool other_group_named(Programs& programs, const Case& setting, Dice& dice) {
       [turn, groups](Program&, Instruction& i) { i.group = (i.group + turn) % groups; });
 }
 
-constexpr std::array kMutations = {
+constexpr std::array kContentMutations = {
     Mutation{"early overwrite in the arena", overlap_transient},
     Mutation{"early overwrite of persistent", overlap_persistent},
     Mutation{"buffer too small", shrink_buffer},
@@ -223,7 +223,7 @@ constexpr std::array kMutations = {
 }  // namespace
 
 std::span<const Mutation> content_mutations() {
-  return kMutations;
+  return kContentMutations;
 }
 
 }  // namespace trireme::schedule

@@ -184,7 +184,7 @@ bool swap_rounds(Programs& programs, const Case& setting, Dice& dice) {
   return true;
 }
 
-constexpr std::array kMutations = {
+constexpr std::array kOrderMutations = {
     Mutation{"removed wait", remove_wait},
     Mutation{"replaced wait", replace_wait},
     Mutation{"swapped collectives, one rank", swap_collectives_of_one},
@@ -204,7 +204,7 @@ constexpr std::array kMutations = {
 }  // namespace
 
 std::span<const Mutation> order_mutations() {
-  return kMutations;
+  return kOrderMutations;
 }
 
 }  // namespace trireme::schedule

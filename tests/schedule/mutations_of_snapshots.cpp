@@ -108,7 +108,7 @@ bool partial_snapshot(Programs& programs, const Case& setting, Dice& dice) {
   });
 }
 
-constexpr std::array kMutations = {
+constexpr std::array kSnapshotsMutations = {
     Mutation{"dropped", drop_snapshot},
     Mutation{"doubled", repeat_snapshot},
     Mutation{"before its step", snapshot_before_step},
@@ -122,7 +122,7 @@ constexpr std::array kMutations = {
 }  // namespace
 
 std::span<const Mutation> snapshot_mutations() {
-  return kMutations;
+  return kSnapshotsMutations;
 }
 
 }  // namespace trireme::schedule

@@ -38,4 +38,8 @@ class Process {
 ProcessResult run(const std::vector<std::string>& command, const std::map<std::string, std::string>& environment = {},
                   const std::string& input = {});
 
+inline bool says(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
 }  // namespace trireme::testing

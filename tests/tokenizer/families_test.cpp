@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kSeed = 20250104;
-constexpr std::size_t kBytes = 5'200'000;
+constexpr std::uint64_t kFamiliesSeed = 20250104;
+constexpr std::size_t kFamiliesBytes = 5'200'000;
 constexpr std::size_t kLiveBytes = 150'000;
 constexpr const char* kNames[] = {"gemma", "gpt2", "llama2", "llama3", "mistral", "qwen3", "smollm2"};
 
@@ -52,9 +52,9 @@ std::string golden_line(const std::string& documents, const Output& output) {
 
 // On 5 MB of text each family gives the ids and the decoded text that the Python package gave.
 TEST(Families, FiveMegabytesGiveTheSameIdsAndText) {
-  const std::vector<std::string> documents = varied_documents(kSeed, kBytes);
+  const std::vector<std::string> documents = varied_documents(kFamiliesSeed, kFamiliesBytes);
   const std::string records = to_records(documents);
-  ASSERT_GE(records.size(), kBytes);
+  ASSERT_GE(records.size(), kFamiliesBytes);
   for (const char* name : kNames) {
     const auto tokenizer = load_tokenizer((kFamilies / name).string());
     EXPECT_EQ(golden_line(records, encode_all(*tokenizer, documents)), read_file(kFamilies / name / "digests"))
@@ -66,7 +66,7 @@ TEST(Families, FiveMegabytesGiveTheSameIdsAndText) {
 TEST(Families, ThePackageGivesTheSameIdsAndText) {
   if (!has_python_oracle()) GTEST_SKIP() << "no Python package tokenizers in .deps/oracle (scripts/setup.sh makes it)";
   const bool whole = std::getenv("TRIREME_TEST_TOKENIZERS") != nullptr;
-  std::vector<std::string> documents = varied_documents(kSeed, whole ? kBytes : kLiveBytes);
+  std::vector<std::string> documents = varied_documents(kFamiliesSeed, whole ? kFamiliesBytes : kLiveBytes);
   const testing::TemporaryFolder folder;
   write_file_atomic(folder.path() / "documents", to_records(documents));
   fs::copy(kFamilies, folder.path() / "families", fs::copy_options::recursive);

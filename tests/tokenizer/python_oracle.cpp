@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kSource = TRIREME_SOURCE_DIR;
+const fs::path kSourceFolder = TRIREME_SOURCE_DIR;
 
 std::string streamed(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   TextStream stream(tokenizer);
@@ -38,7 +38,7 @@ bool has_python_oracle() {
 
 void run_oracle(const std::string& arguments) {
   const std::string command = "'" + std::string(testing::kOraclePython) + "' -B '" +
-                              (kSource / "tests/tokenizer/oracle.py").string() + "' " + arguments;
+                              (kSourceFolder / "tests/tokenizer/oracle.py").string() + "' " + arguments;
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 

@@ -7,7 +7,7 @@ namespace trireme::train {
 namespace {
 
 // How the same configuration ends here, in the words of the table; "" as in DeepSpeed.
-std::string difference(const Json& golden) {
+std::string deepspeed_difference(const Json& golden) {
   const bool accepted = golden.at("accepted");
   try {
     const int ranks = golden.at("ranks");
@@ -28,7 +28,7 @@ std::string difference(const Json& golden) {
 }
 
 TEST(DeepSpeedOracle, EveryDifferenceHasItsRowAndEveryRowItsDifference) {
-  expect_only_known_differences("deepspeed", difference);
+  expect_only_known_differences("deepspeed", deepspeed_difference);
 }
 
 }  // namespace

@@ -14,15 +14,6 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::array kStrategies = {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"};
-
-TinyRun with(TinyRun run, const char* strategy, int ranks, const std::vector<std::string>& more = {}) {
-  run.ranks = ranks;
-  run.overrides = {std::string("distributed.strategy=") + strategy};
-  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
-  return run;
-}
-
 void expect_same(const EngineResult& result, const EngineResult& serial) {
   EXPECT_EQ(result.weights_digest, serial.weights_digest);
   EXPECT_TRUE(result.all_ranks_equal);
@@ -41,7 +32,7 @@ void expect_all_equal(const TinyRun& base, const std::function<void(engine::Engi
   for (const char* strategy : kStrategies) {
     for (const int ranks : {1, 2, 3, 5}) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
-      expect_same(run_engines({.run = with(base, strategy, ranks, more), .change = change}), serial);
+      expect_same(run_engines({.run = with_strategy(base, strategy, ranks, more), .change = change}), serial);
     }
   }
 }
@@ -51,7 +42,7 @@ constexpr double kBig = 65536;
 TEST(LossScaling, APowerOfTwoChangesNoBitUnderAnyStrategy) {
   for (const bool bf16 : {false, true}) {
     const TinyRun base{.micro_batches = 5, .steps = 5, .bf16 = bf16};
-    const EngineResult unscaled = run_engines({.run = with(base, "ddp", 1)});
+    const EngineResult unscaled = run_engines({.run = with_strategy(base, "ddp", 1)});
     ASSERT_LT(unscaled.reports[0].clip_factor, 1) << "the clip must see the norm without the scale";
     expect_all_equal(
         base, [](engine::EngineOptions& options) { options.loss_scale = {.fixed = kBig}; }, unscaled);
@@ -65,12 +56,12 @@ TEST(LossScaling, ARisingScaleChangesNoBit) {
   for (const char* clipping : {"training.gradient_clipping=1", "training.gradient_clipping=0"}) {
     SCOPED_TRACE(clipping);
     const std::vector<std::string> sgd = {"training.optimizer=sgd", clipping};
-    const EngineResult unscaled = run_engines({.run = with(base, "ddp", 1, sgd)});
+    const EngineResult unscaled = run_engines({.run = with_strategy(base, "ddp", 1, sgd)});
     const auto rising = [](engine::EngineOptions& options) {
       options.loss_scale = {.initial_power = 4, .window = 1};
       options.skips_non_finite = true;
     };
-    EXPECT_EQ(run_engines({.run = with(base, "ddp", 1, sgd), .change = rising}).loss_scale.scale, 512);
+    EXPECT_EQ(run_engines({.run = with_strategy(base, "ddp", 1, sgd), .change = rising}).loss_scale.scale, 512);
     expect_all_equal(base, rising, unscaled, sgd);
   }
 }
@@ -79,8 +70,8 @@ TEST(LossScaling, ARisingScaleChangesNoBit) {
 TEST(LossScaling, AnyScaleIsTheSameUnderEveryStrategy) {
   const TinyRun base{.micro_batches = 5, .steps = 4};
   const auto change = [](engine::EngineOptions& options) { options.loss_scale = {.fixed = 1000}; };
-  const EngineResult scaled = run_engines({.run = with(base, "ddp", 1), .change = change});
-  const EngineResult unscaled = run_engines({.run = with(base, "ddp", 1)});
+  const EngineResult scaled = run_engines({.run = with_strategy(base, "ddp", 1), .change = change});
+  const EngineResult unscaled = run_engines({.run = with_strategy(base, "ddp", 1)});
   EXPECT_NE(scaled.weights_digest, unscaled.weights_digest);
   EXPECT_NEAR(scaled.reports[0].gradient_norm, unscaled.reports[0].gradient_norm,
               1e-6 * unscaled.reports[0].gradient_norm);
@@ -94,7 +85,7 @@ TEST(LossScaling, TheDynamicScaleFindsItsWayUnderEveryStrategy) {
     options.loss_scale = {.initial_power = 130, .window = 2, .hysteresis = 1};
     options.skips_non_finite = true;
   };
-  const EngineResult serial = run_engines({.run = with(base, "ddp", 1), .change = change});
+  const EngineResult serial = run_engines({.run = with_strategy(base, "ddp", 1), .change = change});
   optim::LossScaleState expected{.scale = std::ldexp(1.0, 130)};
   int skipped = 0, good = 0;
   for (const engine::StepReport& report : serial.reports) {
@@ -115,7 +106,7 @@ TEST(LossScaling, AtItsMinimumARunThatStillOverflowsEnds) {
     options.skips_non_finite = true;
   };
   for (const char* strategy : kStrategies) {
-    const TinyRun run = with({.micro_batches = 4, .steps = 4}, strategy, 3);
+    const TinyRun run = with_strategy({.micro_batches = 4, .steps = 4}, strategy, 3);
     const std::string text = expect_error(1303, [&] { run_engines({.run = run, .change = change}); });
     EXPECT_NE(text.find("the loss scale is at its minimum"), std::string::npos) << text;
     // All of them are, on every rank: the model's first is named, and who has its first part.
@@ -136,7 +127,7 @@ TEST(LossScaling, Fp16RunsFindTheirScaleUnderEveryStrategyAndResumeWithIt) {
   };
   const TinyRun base{.micro_batches = 5, .steps = 20};
   const TemporaryFolder folder;
-  const TinyResult serial = train(with(base, "ddp", 1, fp16), folder);
+  const TinyResult serial = train(with_strategy(base, "ddp", 1, fp16), folder);
   std::vector<double> scales;
   for (const nlohmann::json& step : records_of(folder.path() / "run", "")) scales.push_back(step.at("loss_scale"));
   ASSERT_EQ(scales.size(), 20u);
@@ -149,30 +140,31 @@ TEST(LossScaling, Fp16RunsFindTheirScaleUnderEveryStrategyAndResumeWithIt) {
   for (const char* strategy : kStrategies) {
     SCOPED_TRACE(strategy);
     const TemporaryFolder whole, stopped;
-    const TinyResult same = train(with(base, strategy, 3, fp16), whole);
+    const TinyResult same = train(with_strategy(base, strategy, 3, fp16), whole);
     EXPECT_EQ(same.weights_digest, serial.weights_digest);
     EXPECT_EQ(same.losses, serial.losses);
     EXPECT_EQ(same.learning_rates, serial.learning_rates);
     EXPECT_TRUE(same.all_ranks_equal);
-    TinyRun part = with(base, strategy, 2, fp16);
+    TinyRun part = with_strategy(base, strategy, 2, fp16);
     for (const std::int64_t stop : {4, 11}) {
       part.stop_at = [stop](int, std::int64_t step) { return step == stop; };
       EXPECT_TRUE(train(part, stopped).stopped);
     }
-    EXPECT_EQ(train(with(base, strategy, 4, fp16), stopped).weights_digest, serial.weights_digest);
+    EXPECT_EQ(train(with_strategy(base, strategy, 4, fp16), stopped).weights_digest, serial.weights_digest);
   }
 }
 
 // gradient_allreduce_op sum: as a run on one rank whose loss is multiplied by the number of ranks.
 TEST(GradientSum, EqualsASerialRunScaledAlike) {
   const TinyRun base{.micro_batches = 5, .steps = 4};
-  const EngineResult mean = run_engines({.run = with(base, "ddp", 1)});
+  const EngineResult mean = run_engines({.run = with_strategy(base, "ddp", 1)});
   for (const int ranks : {2, 3, 4}) {
     const auto change = [&](engine::EngineOptions& options) { options.gradient_factor = ranks; };
-    const EngineResult serial = run_engines({.run = with(base, "ddp", 1), .change = change});
+    const EngineResult serial = run_engines({.run = with_strategy(base, "ddp", 1), .change = change});
     for (const char* strategy : kStrategies) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
-      expect_same(run_engines({.run = with(base, strategy, ranks, {"training.gradient_allreduce_op=sum"})}), serial);
+      expect_same(run_engines({.run = with_strategy(base, strategy, ranks, {"training.gradient_allreduce_op=sum"})}),
+                  serial);
     }
     EXPECT_EQ(serial.reports[0].loss, mean.reports[0].loss) << "the loss stays the mean";
     if (ranks == 3) continue;  // rounds
@@ -183,7 +175,7 @@ TEST(GradientSum, EqualsASerialRunScaledAlike) {
 // Rounded before each addition, or in it: the same bits in every layout, other bits than fp32's.
 TEST(GradientTypes, AreTheSameUnderEveryStrategy) {
   const TinyRun base{.micro_batches = 5, .steps = 4};
-  const std::string full = run_engines({.run = with(base, "ddp", 1)}).weights_digest;
+  const std::string full = run_engines({.run = with_strategy(base, "ddp", 1)}).weights_digest;
   std::string before = full;
   for (const std::vector<std::string>& types : {std::vector<std::string>{"training.reduce_dtype=bf16"},
                                                 {"training.reduce_dtype=fp16"},
@@ -191,7 +183,7 @@ TEST(GradientTypes, AreTheSameUnderEveryStrategy) {
                                                 {"training.reduce_dtype=bf16", "training.grad_accum_dtype=bf16",
                                                  "training.optimizer=sgd", "training.momentum=0.9"}}) {
     SCOPED_TRACE(types.back());
-    const EngineResult serial = run_engines({.run = with(base, "ddp", 1, types)});
+    const EngineResult serial = run_engines({.run = with_strategy(base, "ddp", 1, types)});
     EXPECT_NE(serial.weights_digest, before);
     before = serial.weights_digest;
     expect_all_equal(
@@ -199,23 +191,24 @@ TEST(GradientTypes, AreTheSameUnderEveryStrategy) {
   }
   const TinyRun bf16{.micro_batches = 5, .steps = 4, .bf16 = true};
   const std::vector<std::string> sums = {"training.grad_accum_dtype=bf16"};
-  const EngineResult serial = run_engines({.run = with(bf16, "ddp", 1, sums)});
+  const EngineResult serial = run_engines({.run = with_strategy(bf16, "ddp", 1, sums)});
   expect_all_equal(
       bf16, [](engine::EngineOptions&) {}, serial, sums);
   // Gradients of bf16 are bf16 already.
-  const std::string digest = run_engines({.run = with(bf16, "ddp", 1)}).weights_digest;
-  EXPECT_EQ(run_engines({.run = with(bf16, "zero2", 3, {"training.reduce_dtype=bf16"})}).weights_digest, digest);
+  const std::string digest = run_engines({.run = with_strategy(bf16, "ddp", 1)}).weights_digest;
+  EXPECT_EQ(run_engines({.run = with_strategy(bf16, "zero2", 3, {"training.reduce_dtype=bf16"})}).weights_digest,
+            digest);
 }
 
 // Where ranks add up their own first, and where replicas do: another order, close to the same.
 TEST(GradientTypes, StayCloseWhereTheOrderDiffers) {
   TinyRun base{.micro_batches = 6, .steps = 3, .reduce_each_micro_batch = false};
   const std::vector<std::string> types = {"training.reduce_dtype=bf16", "training.grad_accum_dtype=bf16"};
-  const EngineResult serial = run_engines({.run = with(base, "ddp", 1, types)});
+  const EngineResult serial = run_engines({.run = with_strategy(base, "ddp", 1, types)});
   std::vector<std::string> replicas = types;
   replicas.emplace_back("distributed.dp_replicate=2");
-  for (const TinyRun& run :
-       {with(base, "ddp", 2, types), with(base, "zero1", 3, types), with(base, "hybrid_shard", 4, replicas)}) {
+  for (const TinyRun& run : {with_strategy(base, "ddp", 2, types), with_strategy(base, "zero1", 3, types),
+                             with_strategy(base, "hybrid_shard", 4, replicas)}) {
     SCOPED_TRACE(run.overrides[0]);
     const EngineResult other = run_engines({.run = run});
     EXPECT_TRUE(other.all_ranks_equal);

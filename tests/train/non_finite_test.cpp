@@ -16,7 +16,6 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::array kStrategies = {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"};
 constexpr int kUnits = 4;  // of the tiny model: embedding, two blocks, head
 
 class NonFinite : public ::testing::Test {
@@ -34,13 +33,6 @@ void spoil(int rank, std::int64_t step, const TinyRun& run) {
                  std::to_string((step - 1) * kUnits * rounds + 2));
 }
 constexpr const char* kSpoiled = "model.layers.1.mlp.down_proj.weight";
-
-TinyRun with(TinyRun run, const char* strategy, int ranks, std::vector<std::string> more = {}) {
-  run.ranks = ranks;
-  run.overrides = {std::string("distributed.strategy=") + strategy};
-  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
-  return run;
-}
 
 // The rank whose part of the sums has the element that spoil() writes.
 int rank_that_finds_it(TinyRun run) {
@@ -64,11 +56,11 @@ int rank_that_finds_it(TinyRun run) {
 
 TEST_F(NonFinite, ASkippedStepIsAsIfItsSamplesHadNeverBeen) {
   const TinyRun base{.micro_batches = 5, .steps = 6};
-  const EngineResult never_there = run_engines({.run = with(base, "ddp", 1), .left_out = {3}});
+  const EngineResult never_there = run_engines({.run = with_strategy(base, "ddp", 1), .left_out = {3}});
   for (const char* strategy : kStrategies) {
     for (const int ranks : {1, 2, 3}) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
-      const TinyRun run = with(base, strategy, ranks, {"training.nonfinite_gradients=skip"});
+      const TinyRun run = with_strategy(base, strategy, ranks, {"training.nonfinite_gradients=skip"});
       spoil(ranks - 1, 3, run);
       TinyResult skipped = train_tiny(run);
       EXPECT_TRUE(skipped.all_ranks_equal);
@@ -91,7 +83,7 @@ TEST_F(NonFinite, StopNamesTheTensorAndTheRankThatFoundIt) {
   for (const char* strategy : kStrategies) {
     for (const int ranks : {1, 2, 3}) {
       SCOPED_TRACE(std::string(strategy) + ", " + std::to_string(ranks) + " ranks");
-      const TinyRun run = with(base, strategy, ranks);
+      const TinyRun run = with_strategy(base, strategy, ranks);
       spoil(ranks - 1, 2, run);
       const std::string text = expect_error(1302, [&] { train_tiny(run); });
       const std::string expected = "step 2: the gradient of " + std::string(kSpoiled) +
@@ -104,8 +96,8 @@ TEST_F(NonFinite, StopNamesTheTensorAndTheRankThatFoundIt) {
 
 TEST_F(NonFinite, ASkippedStepIsToldAndCounted) {
   const TemporaryFolder folder;
-  TinyRun run = with({.micro_batches = 4, .steps = 4, .output_dir = folder.path() / "run"}, "zero2", 2,
-                     {"training.nonfinite_gradients=skip"});
+  TinyRun run = with_strategy({.micro_batches = 4, .steps = 4, .output_dir = folder.path() / "run"}, "zero2", 2,
+                              {"training.nonfinite_gradients=skip"});
   spoil(1, 2, run);
   train_tiny(run);
   const auto events = records_of(run.output_dir, "skip"), steps = records_of(run.output_dir, "");
@@ -125,7 +117,8 @@ TEST_F(NonFinite, ASkippedStepIsToldAndCounted) {
 // Without a scale that falls to its minimum, skipping would never end.
 TEST_F(NonFinite, ARunThatOnlySkipsEnds) {
   for (const int ranks : {1, 2}) {
-    const TinyRun run = with({.micro_batches = 2, .steps = 150}, "zero2", ranks, {"training.nonfinite_gradients=skip"});
+    const TinyRun run =
+        with_strategy({.micro_batches = 2, .steps = 150}, "zero2", ranks, {"training.nonfinite_gradients=skip"});
     set_failpoints("engine.gradient=spoil@rank0@every");
     const std::string text = expect_error(1303, [&] { train_tiny(run); });
     EXPECT_NE(text.find("step 101: "), std::string::npos) << text;
@@ -136,14 +129,14 @@ TEST_F(NonFinite, ARunThatOnlySkipsEnds) {
 TEST_F(NonFinite, ARunWithASkippedStepResumesBitEqual) {
   const TinyRun base{.micro_batches = 5, .steps = 8};
   const std::vector<std::string> skip = {"training.nonfinite_gradients=skip"};
-  const EngineResult never_there = run_engines({.run = with(base, "ddp", 1), .left_out = {3}});
+  const EngineResult never_there = run_engines({.run = with_strategy(base, "ddp", 1), .left_out = {3}});
   const TemporaryFolder folder;
-  TinyRun run = with(base, "zero3", 3, skip);
+  TinyRun run = with_strategy(base, "zero3", 3, skip);
   run.output_dir = folder.path() / "run";
   run.stop_at = [](int, std::int64_t step) { return step == 5; };
   spoil(0, 3, run);
   EXPECT_TRUE(train_tiny(run).stopped);
-  run = with(base, "zero1", 2, skip);
+  run = with_strategy(base, "zero1", 2, skip);
   run.output_dir = folder.path() / "run";
   const TinyResult resumed = train_tiny(run);
   EXPECT_EQ(resumed.weights_digest, never_there.weights_digest);

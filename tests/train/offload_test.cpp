@@ -26,7 +26,7 @@ namespace {
 using schedule::Tier;
 using Overrides = std::vector<std::string>;
 
-void expect_same_bits(const TinyRun& run, const TinyResult& plain) {
+void expect_bits_of_plain(const TinyRun& run, const TinyResult& plain) {
   std::string words = std::to_string(run.ranks) + " ranks";
   for (const std::string& override : run.overrides) words += ", " + override;
   SCOPED_TRACE(words + (run.tied ? ", tied" : "") + (run.bf16 ? ", bf16" : "") + (run.gpt2 ? ", gpt2" : ""));
@@ -68,7 +68,7 @@ TEST_P(Offload, ChangesNoBitUnderAnyStrategy) {
         for (const Overrides& mode : row.modes) {
           TinyRun run = with(with(base, {std::string("distributed.strategy=") + row.strategy}), mode);
           run.ranks = 1 + turn++ % 3;
-          expect_same_bits(run, plain);
+          expect_bits_of_plain(run, plain);
         }
       }
     }
@@ -99,13 +99,13 @@ TEST(OffloadSettings, ChangeNoBit) {
                          "training.recompute_every=" + pick({"1", "2", "3"})});
       }
       run.ranks = 1 + static_cast<int>(random() % 5);
-      expect_same_bits(run, plain);
+      expect_bits_of_plain(run, plain);
     }
   }
   // Replicas add up in another order: the same run without offloading is the measure.
   TinyRun hybrid{.ranks = 4, .micro_batches = 6, .steps = 3};
   hybrid.overrides = {"distributed.strategy=hybrid_shard", "distributed.dp_shard=2"};
-  expect_same_bits(with(hybrid, kAll), train_tiny(hybrid));
+  expect_bits_of_plain(with(hybrid, kAll), train_tiny(hybrid));
 }
 
 // fp16 with its loss scale, bf16 sums, and a step that is left out because a gradient was not finite: the units'
@@ -166,7 +166,7 @@ TEST(OffloadDelays, ChangeNoBit) {
       TinyRun run = with(base, {std::string("distributed.strategy=") + row.strategy});
       run = with(run, row.modes[random() % row.modes.size()]);
       run.ranks = 1 + static_cast<int>(random() % 4);
-      expect_same_bits(run, plain);
+      expect_bits_of_plain(run, plain);
     }
     set_failpoints("");
   }
@@ -231,10 +231,10 @@ TEST(OffloadBudget, BelowThePlainPeakIsKept) {
   const std::string refusal = expect_error(2280, [&] { device_bytes(with(base, {budget})); });
   EXPECT_NE(refusal.find("distributed.offload_"), std::string::npos) << refusal;
   EXPECT_EQ(device_bytes(with(offloaded, {budget})), offloaded_peak);
-  expect_same_bits(with(offloaded, {budget}), plain);
+  expect_bits_of_plain(with(offloaded, {budget}), plain);
 }
 
-struct Row {
+struct OffloadBytes {
   const char* name;
   schedule::Sharding sharding;
   bool parameters;  // with the optimizer
@@ -247,7 +247,7 @@ struct Row {
 // 4 stay, and the master, which units then do not read, is apart: 16. With the parameters only the sums stay, and fp32
 // needs one master.
 constexpr schedule::Sharding kZero3 = {.parameters = true, .gradients = true, .optimizer = true};
-constexpr Row kRows[] = {
+constexpr OffloadBytes kOffloadBytes[] = {
     {"ddp", {}, false, 8, 0, 6, 0, 16, 0, 16, 0},
     {"zero1", {.optimizer = true}, false, 8, 0, 6, 0, 0, 16, 0, 16},
     {"zero2", {.gradients = true, .optimizer = true}, false, 4, 4, 2, 4, 0, 16, 0, 16},
@@ -265,7 +265,7 @@ std::int64_t owned(const std::map<std::string, std::int64_t>& owners, const std:
 }
 
 // On every rank, of what an engine has mapped.
-void expect_formula(const Chain& chain, DType dtype, const Row& row, int ranks, double clipping) {
+void expect_formula(const Chain& chain, DType dtype, const OffloadBytes& row, int ranks, double clipping) {
   SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(ranks) + " ranks, clipping " + std::to_string(clipping) +
                (dtype == DType::f32 ? ", fp32" : ", bf16"));
   const engine::EngineOptions options{.micro_batch = {1, 64},
@@ -307,7 +307,7 @@ TEST(OffloadMemory, OnBothTiersIsThatOfTheFormulas) {
   config.num_heads = 4, config.num_key_value_heads = 2, config.max_positions = 64;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Chain chain = make_chain(config, dtype);
-    for (const Row& row : kRows) {
+    for (const OffloadBytes& row : kOffloadBytes) {
       for (const int ranks : {1, 2, 4}) {
         for (const double clipping : {0.0, 1.0}) expect_formula(chain, dtype, row, ranks, clipping);
       }

@@ -25,7 +25,7 @@ std::string words_of(const TinyRun& run) {
   return text;
 }
 
-void expect_same_bits(const TinyRun& run, const TinyResult& serial) {
+void expect_bits_of_serial(const TinyRun& run, const TinyResult& serial) {
   SCOPED_TRACE(words_of(run));
   const TinyResult parallel = train_tiny(run);
   EXPECT_EQ(parallel.losses, serial.losses);
@@ -50,7 +50,7 @@ TEST_P(Strategies, HaveTheBitsOfTheSerialRunOnAnyNumberOfRanks) {
         if (ranks > micro_batches) continue;
         TinyRun run = with(base, {std::string("distributed.strategy=") + strategy});
         run.ranks = ranks;
-        expect_same_bits(run, serial);
+        expect_bits_of_serial(run, serial);
       }
     }
   }
@@ -76,7 +76,7 @@ TEST(Strategies, SettingsOfGatheringChangeNoBit) {
                         "distributed.persistence_threshold=" + pick({"0", "2000", "9000"}),
                         "distributed.gradient_slots=" + pick({"1", "2", "4"})});
         run.ranks = 1 + static_cast<int>(random() % 5);
-        expect_same_bits(run, serial);
+        expect_bits_of_serial(run, serial);
       }
     }
   }
@@ -94,7 +94,7 @@ TEST(Strategies, OverlapOnAndOffHaveTheSameBits) {
         TinyRun run = with(base, {std::string("distributed.strategy=") + strategy,
                                   std::string("distributed.overlap_comm=") + overlap});
         run.ranks = 3;
-        expect_same_bits(run, serial);
+        expect_bits_of_serial(run, serial);
       }
     }
   }
@@ -118,7 +118,7 @@ TEST(Strategies, RandomDelaysChangeNoBit) {
                                 "distributed.gradient_slots=" + pick({"1", "2", "4"}),
                                 "training.gradient_checkpointing=" + pick({"none", "full"})});
       run.ranks = 2 + static_cast<int>(random() % 4);
-      expect_same_bits(run, serial);
+      expect_bits_of_serial(run, serial);
     }
     set_failpoints("");
   }
@@ -142,17 +142,17 @@ TEST(Strategies, ReplicasOfSlicesStayWithinTolerance) {
   // One rank a replica: ddp. One replica: full_shard.
   TinyRun run = with(base, {"distributed.strategy=hybrid_shard", "distributed.dp_shard=1"});
   run.ranks = 3;
-  expect_same_bits(run, serial);
+  expect_bits_of_serial(run, serial);
   run = with(base, {"distributed.strategy=hybrid_shard", "distributed.dp_shard=3"});
   run.ranks = 3;
-  expect_same_bits(run, serial);
+  expect_bits_of_serial(run, serial);
 }
 
 // zero1 and ddp that reduce once a step add up in one and the same order.
 TEST(Strategies, Zero1ReducesOnceAStepAsDdpDoes) {
   TinyRun run{.ranks = 3, .micro_batches = 5, .steps = 5, .reduce_each_micro_batch = false};
   const TinyResult ddp = train_tiny(run);
-  expect_same_bits(with(run, {"distributed.strategy=zero1"}), ddp);
+  expect_bits_of_serial(with(run, {"distributed.strategy=zero1"}), ddp);
 }
 
 // A checkpoint holds logical tensors: what one strategy saved another goes on with, on other numbers of ranks.
@@ -182,9 +182,9 @@ TEST(Recompute, ChangesNoBitAndKeepsLess) {
     const TinyRun base{.micro_batches = 4, .steps = 6, .gpt2 = gpt2};
     const TinyResult kept = train_tiny(base);
     for (const char* mode : {"selective", "full"}) {
-      expect_same_bits(with(base, {std::string("training.gradient_checkpointing=") + mode}), kept);
+      expect_bits_of_serial(with(base, {std::string("training.gradient_checkpointing=") + mode}), kept);
     }
-    expect_same_bits(with(base, {"training.gradient_checkpointing=full", "training.recompute_every=2"}), kept);
+    expect_bits_of_serial(with(base, {"training.gradient_checkpointing=full", "training.recompute_every=2"}), kept);
   }
   LlamaConfig config;
   config.vocabulary = 500, config.hidden_size = 64, config.intermediate_size = 192, config.num_layers = 8;
@@ -224,12 +224,12 @@ TEST(Strategies, OneMicroBatchARankIsReducedAsItIs) {
     run.ranks = 3;
     run.reduce_each_micro_batch = false;
     for (const char* strategy : {"ddp", "zero1"}) {
-      expect_same_bits(with(run, {std::string("distributed.strategy=") + strategy}), serial);
+      expect_bits_of_serial(with(run, {std::string("distributed.strategy=") + strategy}), serial);
     }
   }
 }
 
-struct Row {
+struct StrategyBytes {
   const char* name;
   schedule::Sharding sharding;
   // Bytes per parameter of weights, optimizer state and gradient sums: fixed, and divided by the ranks.
@@ -237,10 +237,11 @@ struct Row {
 };
 
 // The formulas of the design: fp32 16; 8 + 8/N; 4 + 12/N; 16/N. bf16 and fp16 18; 6 + 12/N; 2 + 16/N; 18/N.
-constexpr Row kRows[] = {{"ddp", {}, 16, 0, 18, 0},
-                         {"zero1", {.optimizer = true}, 8, 8, 6, 12},
-                         {"zero2", {.gradients = true, .optimizer = true}, 4, 12, 2, 16},
-                         {"zero3", {.parameters = true, .gradients = true, .optimizer = true}, 0, 16, 0, 18}};
+constexpr StrategyBytes kStrategyBytes[] = {
+    {"ddp", {}, 16, 0, 18, 0},
+    {"zero1", {.optimizer = true}, 8, 8, 6, 12},
+    {"zero2", {.gradients = true, .optimizer = true}, 4, 12, 2, 16},
+    {"zero3", {.parameters = true, .gradients = true, .optimizer = true}, 0, 16, 0, 18}};
 
 TEST(Strategies, KeepTheBytesOfTheFormulas) {
   LlamaConfig config;
@@ -248,7 +249,7 @@ TEST(Strategies, KeepTheBytesOfTheFormulas) {
   config.num_heads = 4, config.num_key_value_heads = 2, config.max_positions = 64;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     const Chain chain = make_chain(config, dtype);
-    for (const Row& row : kRows) {
+    for (const StrategyBytes& row : kStrategyBytes) {
       for (const int ranks : {1, 2, 4, 8}) {
         engine::EngineOptions options{.micro_batch = {1, 64}, .split = {ranks, ranks}, .sharding = row.sharding};
         const engine::StepPlan plan = engine::plan_step(chain, options, ranks - 1);

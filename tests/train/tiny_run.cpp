@@ -97,6 +97,13 @@ TinyRun with(TinyRun run, const std::vector<std::string>& overrides) {
   return run;
 }
 
+TinyRun with_strategy(TinyRun run, const char* strategy, int ranks, const std::vector<std::string>& more) {
+  run.ranks = ranks;
+  run.overrides = {std::string("distributed.strategy=") + strategy};
+  run.overrides.insert(run.overrides.end(), more.begin(), more.end());
+  return run;
+}
+
 TinyResult train_tiny(const TinyRun& run) {
   if (run.output_dir.empty()) {
     const TemporaryFolder folder;

@@ -53,6 +53,12 @@ config::Plan tiny_plan(const TinyRun& run);
 // The run with more overrides, which come last.
 TinyRun with(TinyRun run, const std::vector<std::string>& overrides);
 
+// Those that compute the same without asking for more keys.
+inline constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "zero3", "shard_grad_op"};
+
+// The run on ranks of a strategy, with `more` in place of its overrides.
+TinyRun with_strategy(TinyRun run, const char* strategy, int ranks, const std::vector<std::string>& more = {});
+
 // Trains on `ranks` threads. The first exception of any rank comes out, after all threads have ended.
 TinyResult train_tiny(const TinyRun& run);
 

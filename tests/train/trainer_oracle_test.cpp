@@ -85,7 +85,7 @@ std::size_t places_in(const std::string& text) {
   return count;
 }
 
-std::string difference(const Json& golden) {
+std::string trainer_difference(const Json& golden) {
   const bool agrees = golden.contains("filled");
   try {
     const config::Plan plan = config::plan_with_deepspeed(golden.at("config").dump(), overrides_of(golden));
@@ -100,7 +100,7 @@ std::string difference(const Json& golden) {
 }
 
 TEST(TrainerOracle, AutoIsFilledAndArgumentsAreRefusedAsThere) {
-  expect_only_known_differences("trainer", difference);
+  expect_only_known_differences("trainer", trainer_difference);
 }
 
 }  // namespace
