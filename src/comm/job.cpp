@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/torch_library.h"
 #include "comm/agent_link.h"
 #include "comm/message.h"
 #include "comm/network.h"
@@ -29,7 +30,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kCauseLimit{1000};
-constexpr milliseconds kMeetMargin{2000};  // the parts of joining have their own, more telling, limits
+constexpr milliseconds kMeetMargin{4000};  // the parts of joining have their own, more telling, limits
 // Under our agent a hung peer is the agent's matter; without one, c10d's own limit.
 constexpr milliseconds kSilenceUnderAgent = std::chrono::hours(24 * 365);
 constexpr milliseconds kSilenceAlone = std::chrono::minutes(30);
@@ -181,6 +182,7 @@ Membership join(const WorkerEnvironment& environment, const JoinOptions& options
   const std::shared_ptr<AgentLink> link =
       environment.control_fd >= 0 ? std::make_shared<AgentLink>(environment.control_fd) : nullptr;
   if (environment.world_size == 1) return {make_single(), link ? make_agent_control(link) : make_no_control()};
+  torch_symbol("trireme_store_table");  // its start is no part of the wait: on a busy machine it takes seconds
   Peers peers =
       within(std::chrono::seconds(options.timeout_s) + kMeetMargin, [=] { return meet(environment, link, options); });
   log::info(peers.transport.words);

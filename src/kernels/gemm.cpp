@@ -53,27 +53,38 @@ GemmTable::Gemm<T, T> rounded_product() {
 }
 
 // c (+)= the fp32 sums of a tile, rounded.
-void round_rows(std::int64_t rows, std::int64_t columns, float* sums, float16* c, std::int64_t ldc, bool add) {
-  const Table<float16>& of = table<float16>();
+template <class T>
+void round_rows(std::int64_t rows, std::int64_t columns, float* sums, T* c, std::int64_t ldc, bool add) {
+  const Table<T>& of = table<T>();
   for (std::int64_t i = 0; i < rows; ++i) {
     if (add) of.accumulate(columns, c + i * ldc, sums + i * columns, false);
     of.cast_from_float(columns, sums + i * columns, c + i * ldc);
   }
 }
 
-// In tiles whose sums lie on the stack: LibTorch's own fp16 products reach a tenth of this speed where the CPU has no
-// AVX512-FP16.
-void gemm_in_tiles(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k,
-                   const float16* a, std::int64_t lda, const float16* b, std::int64_t ldb, float16* c, std::int64_t ldc,
-                   bool add) {
-  constexpr std::int64_t kTile = 256;
+template <class T>
+auto unrounded_product() {
+  const GemmTable& of = products();
+  if constexpr (std::is_same_v<T, bfloat16>) return of.bf16_unrounded;
+  if constexpr (std::is_same_v<T, float16>) return of.f16_unrounded;
+}
+
+// In tiles whose sums lie on the stack: LibTorch's own products reach a tenth of this speed in fp16 where the CPU has
+// no AVX512-FP16, and in bf16 where it has no AVX-512.
+template <class T>
+void gemm_in_tiles(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
+                   std::int64_t lda, const T* b, std::int64_t ldb, T* c, std::int64_t ldc, bool add) {
   float sums[kTile * kTile];
   for (std::int64_t i = 0; i < m; i += kTile) {
     const std::int64_t rows = std::min(kTile, m - i);
     for (std::int64_t j = 0; j < n; j += kTile) {
       const std::int64_t columns = std::min(kTile, n - j);
-      products().f16_unrounded(a_transposed, b_transposed, rows, columns, k, a + (a_transposed ? i : i * lda), lda,
-                               b + (b_transposed ? j * ldb : j), ldb, sums, columns, nullptr, nullptr);
+      for (std::int64_t l = 0; l == 0 || l < k; l += kTileDepth) {
+        unrounded_product<T>()(a_transposed, b_transposed, rows, columns, std::min(kTileDepth, k - l),
+                               a + (a_transposed ? l * lda + i : i * lda + l), lda,
+                               b + (b_transposed ? j * ldb + l : l * ldb + j), ldb, sums, columns,
+                               l > 0 ? sums : nullptr, nullptr);
+      }
       round_rows(rows, columns, sums, c + i * ldc + j, ldc, add);
     }
   }
@@ -87,7 +98,7 @@ void gemm(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, 
   if (current_device() == nullptr) addend = gather_in_place(m, n, c, ldc, addend, std::exchange(bias, nullptr));
   if (const auto product = rounded_product<T>()) {
     product(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend, bias);
-  } else if constexpr (std::is_same_v<T, float16>) {
+  } else if constexpr (sizeof(T) == 2) {
     gemm_in_tiles(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, addend != nullptr);
   }
 }
@@ -96,10 +107,8 @@ template <class T>
 void gemm_unrounded(bool a_transposed, bool b_transposed, std::int64_t m, std::int64_t n, std::int64_t k, const T* a,
                     std::int64_t lda, const T* b, std::int64_t ldb, typename AccumulatorOf<T>::type* c,
                     std::int64_t ldc, bool add) {
-  const GemmTable& of = products();
-  const auto product = [&] {
-    if constexpr (std::is_same_v<T, bfloat16>) return of.bf16_unrounded;
-    if constexpr (std::is_same_v<T, float16>) return of.f16_unrounded;
+  const auto product = [] {
+    if constexpr (sizeof(T) == 2) return unrounded_product<T>();
     if constexpr (sizeof(T) > 2) return rounded_product<T>();
   }();
   product(a_transposed, b_transposed, m, n, k, a, lda, b, ldb, c, ldc, add ? c : nullptr, nullptr);

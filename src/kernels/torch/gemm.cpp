@@ -1,6 +1,6 @@
 // Matrix products by the libraries inside libtorch_cpu: MKL's BLAS for fp32, fp64, and bf16 and fp16 with fp32 sums,
 // through the Fortran symbols that it exports (a tenth of the cost of a call through tensors), and oneDNN for bf16
-// results.
+// results where the CPU has AVX-512.
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "kernels/gemm_table.h"
 #include "kernels/torch/mkl_memory.h"
@@ -121,7 +122,7 @@ void use_threads(int threads) {
 extern "C" const GemmTable trireme_gemm_table;
 const GemmTable trireme_gemm_table{.f32 = gemm_f32,
                                    .f64 = gemm_f64,
-                                   .bf16 = gemm_bf16,
+                                   .bf16 = x86_64_level() >= 4 ? gemm_bf16 : nullptr,
                                    .f16 = nullptr,
                                    .bf16_unrounded = gemm_unrounded_of<bfloat16, gemm_bf16bf16f32_>,
                                    .f16_unrounded = gemm_unrounded_of<float16, gemm_f16f16f32_>,
