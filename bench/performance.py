@@ -35,11 +35,13 @@ train`, `gemm`, `attention` (each has `--help`). For a machine without a compile
 `FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it. `trireme bench comm` times the collectives of
 training, and `bench/exercise_zero3` puts a model of 1.5 billion parameters through ZeRO-3 on two cards: memory, speed beside DDP and
 DeepSpeed, a checkpoint, SIGKILL, and the same bits after it. `bench/text_run` trains on real text on one card, beside the CPU and
-beside itself.
+beside itself; `bench/weak_scaling` gives each of one, two and four cards as many tokens a step, and says what of a step is communication
+that nothing hides.
 
 **Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
 doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.
 """
+LEAST_OF_COPY = 0.85
 NOTHING = "Nothing has been measured yet.\n"
 
 
@@ -125,10 +127,20 @@ def comm_rows(bench):
     return lines.values()
 
 
+def slow_kernels(rows):
+    """Those that are named because they are below what is asked of every kernel."""
+    slow = {}
+    for row in rows:
+        share = row.get("share_of_copy_of_as_many_bytes", 1)
+        if share < LEAST_OF_COPY:
+            slow.setdefault(row["kernel"], []).append(f"{row['dtype']} {row['sizes']}: {share:.2f}")
+    return "; ".join(f"`{kernel}` ({', '.join(sizes)})" for kernel, sizes in slow.items()) or "none"
+
+
 def check_rows(bench):
     for check in bench["checks"]:
-        yield {"model": bench["model"], "GPUs": bench["gpus"], "check": check["check"], "": "PASS" if check["passed"] else "FAIL",
-               "found": " ".join(check["words"].split())}
+        about = {"model": bench["model"], "GPUs": bench["gpus"]} if "model" in bench else {}
+        yield {**about, "check": check["check"], "": "PASS" if check["passed"] else "FAIL", "found": " ".join(check["words"].split())}
 
 
 def test_rows(result):
@@ -165,6 +177,7 @@ def section(name, card):
         "Matrix products, bf16": [line for bench in named(card, "gemm") for line in work_rows(bench)],
         "Attention, bf16, causal": [line for bench in named(card, "attention") for line in work_rows(bench)],
         "Collectives": [line for bench in named(card, "comm") for line in comm_rows(bench)],
+        "Weak scaling": [line for bench in named(card, "weak") for line in check_rows(bench)],
         "ZeRO-3": [line for bench in named(card, "exercise") for line in check_rows(bench)],
         "A run on text": [line for bench in named(card, "text") for line in check_rows(bench)],
         "Kernels": [row for bench in named(card, "kernels") for row in bench["rows"]],
@@ -176,6 +189,8 @@ def section(name, card):
     for title, rows in tables.items():
         if rows:
             yield from ("", f"### {title}", "", *table(rows))
+            if title == "Kernels":
+                yield from ("", f"Below {LEAST_OF_COPY:g} of the copy of as many bytes: {slow_kernels(rows)}.")
     yield ""
 
 

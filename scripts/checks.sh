@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # The checks beside `make test`, one at a time: scripts/checks.sh asan|tsan|tidy|format-check
-# TIDY_SHARE=I/N makes tidy look at every Nth file, starting with the Ith (from 0), so that CI gets round all of them in N runs.
+# SHARE=I/N makes asan and tsan run every Nth test, and tidy read every Nth file, starting with the Ith (from 0), so that CI gets round all of
+# them in N runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+readonly SHARE=${SHARE:-0/1}
+readonly FIRST=${SHARE%/*} STEP=${SHARE#*/}
 readonly THREADED=(base comm data engine launch monitor train)  # the folders whose tests start threads
 
 build_with() {
@@ -19,7 +22,8 @@ sources() { git ls-files -- '*.cpp' '*.h' '*.cu'; }
 asan() {
   build_with build-asan address,undefined
   ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp ctest --test-dir build-asan -j2 --output-on-failure --no-tests=error
+    LSAN_OPTIONS=suppressions=$PWD/scripts/lsan.supp \
+    ctest --test-dir build-asan -j2 --output-on-failure --no-tests=error -I $((FIRST + 1)),,"$STEP"
 }
 
 tsan() {
@@ -31,16 +35,16 @@ tsan() {
   build_with build-tsan thread --target trireme "${targets[@]}"
   for folder in "${targets[@]}"; do
     printf '== %s\n' "$folder"
-    TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1 "build-tsan/tests/$folder"
+    GTEST_TOTAL_SHARDS=$STEP GTEST_SHARD_INDEX=$FIRST \
+      TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp:ignore_noninstrumented_modules=1:halt_on_error=1 "build-tsan/tests/$folder"
   done
 }
 
 # Configured file by file, as it is read: so each file is seen to include what it uses, which those taken together may not.
 tidy() {
-  local share=${TIDY_SHARE:-0/1}
   cmake -S . -B build-tidy -G Ninja -DCMAKE_CXX_COMPILER="$(scripts/setup.sh --print-compiler)" >/dev/null
   git ls-files -- 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' |
-    awk -v first="${share%/*}" -v step="${share#*/}" '(NR - 1) % step == first' |
+    awk -v first="$FIRST" -v step="$STEP" '(NR - 1) % step == first' |
     xargs -r -d '\n' -P 2 -n 1 clang-tidy -p build-tidy --quiet
 }
 

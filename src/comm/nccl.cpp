@@ -75,9 +75,11 @@ void check(Result result, const char* call, int rank) {
 
 }  // namespace
 
-std::int64_t Nccl::planned_bytes(int world_size) {
+std::int64_t Nccl::planned_bytes(std::initializer_list<int> world_sizes) {
   constexpr std::int64_t kMiB = 1 << 20, kCode = 1106 * kMiB, kChannel = 12 * kMiB, kOfRing = 24, kOfPeer = 32;
-  return world_size <= 1 ? 0 : kCode + (kOfRing + (world_size - 1) * kOfPeer) * kChannel;
+  std::int64_t buffers = 0;
+  for (const int size : world_sizes) buffers += size > 1 ? (kOfRing + (size - 1) * kOfPeer) * kChannel : 0;
+  return buffers > 0 ? kCode + buffers : 0;
 }
 
 Nccl::Nccl(Communicator& ranks) : rank_(ranks.rank()), world_size_(ranks.world_size()) {

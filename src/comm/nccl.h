@@ -6,6 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 #include "comm/communicator.h"
@@ -25,9 +26,10 @@ class Nccl {
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 
-  // About what NCCL takes of each device for so many ranks of one machine, none for one: its code and tables, and the
-  // buffers of a ring's channels and of those to each peer. Measured with NCCL 2.28.9 between two H200 on NVLink.
-  static std::int64_t planned_bytes(int world_size);
+  // About what NCCL takes of each device for communicators of so many ranks of one machine, none for those of one: its
+  // code and tables once, and for each the buffers of a ring's channels and of those to each peer. Measured with NCCL
+  // 2.28.9 between two H200 on NVLink.
+  static std::int64_t planned_bytes(std::initializer_list<int> world_sizes);
 
   // Bytes that go to a rank or come from it; none: nothing happens. What goes between two ranks matches in order.
   struct Piece {

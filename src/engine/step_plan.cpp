@@ -190,8 +190,7 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
     library += num_lanes_of(plan.program()) * kernels::stream_scratch_bytes();
   }
   if (given.device >= 0 && options.world_size > 1) {
-    plan.memory_by_owner["NCCL"] =
-        comm::Nccl::planned_bytes(options.shard_ranks()) + comm::Nccl::planned_bytes(options.replicas);
+    plan.memory_by_owner["NCCL"] = comm::Nccl::planned_bytes({options.shard_ranks(), options.replicas});
   }
   plan.memory_by_owner["library scratch"] = library;
   plan.memory_by_owner["collectives"] = collectives;

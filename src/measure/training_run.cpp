@@ -64,6 +64,7 @@ struct Observer {
   std::vector<double> ends;
   std::int64_t bytes_before = 0, planned_bytes = 0, peak_bytes = 0;  // before: with the driver's, without a run's
   double first_loss = 0, last_loss = 0;
+  std::optional<train::Overlap> overlap;
 
   void see(const monitor::StepRecord& record) {
     ends.push_back(seconds_since_boot());
@@ -122,6 +123,12 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"first_loss", seen.first_loss},
           {"last_loss", seen.last_loss},
           {"flops_per_token", shape.flops_per_token(run.sequence)}};
+  if (seen.overlap) {
+    row["exposed_communication"] = {{"step_s", seen.overlap->step_s},
+                                    {"without_communication_s", seen.overlap->silent_s},
+                                    {"communication_s", seen.overlap->communication_s},
+                                    {"exposed_s", seen.overlap->exposed_s()}};
+  }
   if (const auto peak = peak_of(row["card"])) {
     row["peak_flops_per_s"] = *peak;
     row["mfu"] = speed(step.median) * shape.flops_per_token(run.sequence) / *peak;
@@ -179,6 +186,7 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
                                   .on_step = [&](const monitor::StepRecord& record) { seen.see(record); }});
     seen.planned_bytes = trainer.engine().plan().bytes();
     trainer.run();
+    seen.overlap = trainer.overlap();
   }
   if (comm.rank() != 0) return {};
   Row row = row_of(run, plan, seen, comm.world_size());

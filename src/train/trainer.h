@@ -58,6 +58,7 @@ class Trainer {
 
   std::int64_t step() const { return step_; }  // completed steps
   engine::Engine& engine() { return *engine_; }
+  const std::optional<Overlap>& overlap() const { return overlap_; }  // where monitor.exposed_communication asks for it
 
  private:
   std::optional<std::int64_t> agree_on_checkpoint();  // step to resume from; loads nothing yet
@@ -95,8 +96,8 @@ class Trainer {
   std::optional<ModelSource> model_;
   ResolvedRun run_;
   Chain chain_;
-  ProductWays products_;            // on devices
-  std::optional<Overlap> overlap_;  // until it is told
+  ProductWays products_;  // on devices
+  std::optional<Overlap> overlap_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<data::Loader> loader_;
   std::vector<std::unique_ptr<monitor::Sink>> sinks_;

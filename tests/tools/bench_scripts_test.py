@@ -182,14 +182,31 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
     def test_a_run_on_text_is_compared_with_the_cpus_with_itself_and_with_one_that_resumes(self):
         output = self.folder / "text.json"
         for bound, failed in ((None, []), (-1, ["follows the CPU"])):
-            command = [sys.executable, "-B", BENCH / "text_run", "--device", "cpu", "--steps", 4, "--threads", 1, "--output", output,
-                       *(() if bound is None else ("--bound", bound))]
+            command = [sys.executable, "-B", BENCH / "text_run", "--device", "cpu", "--steps", 4, "--threads", 1, "--precision", "no",
+                       "--output", output, *(() if bound is None else ("--bound", bound))]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
                                   env=os.environ | {"TRIREME_BUILD": str(BUILD)})
             self.assertEqual((done.returncode, done.stderr), (1 if failed else 0, ""), done.stdout)
             checks = json.loads(output.read_text(encoding="utf-8"))["checks"]
             self.assertEqual([check["check"] for check in checks if not check["passed"]], failed)
             self.assertIn("from step 2 on", checks[3]["words"])
+
+    def test_weak_scaling_compares_ranks_with_one_and_says_what_communication_costs(self):
+        output = self.folder / "scaling.json"
+        command = [sys.executable, "-B", BENCH / "weak_scaling", "--device", "cpu", "--models", "tiny", "--gpus", 1, 2, "--steps", 3, "--pairs", 2,
+                   "--output", output]
+        for bounds, passes in ((("--least", 0, "--most-exposed", 2), True), (("--least", 1000, "--most-exposed", 2), False),
+                               (("--least", 0, "--most-exposed", 0), False)):
+            done = subprocess.run([str(word) for word in (*command, *bounds)], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"TRIREME_BUILD": str(BUILD)})
+            self.assertEqual((done.returncode, done.stderr), (0 if passes else 1, ""), done.stdout)
+            self.assertRegex(done.stdout, f"^{'PASS' if passes else 'FAIL'} tiny on 2: [0-9]+ tokens/s a card at 64 tokens")
+            result = json.loads(output.read_text(encoding="utf-8"))
+            self.assertEqual([row["ranks"] for row in result["rows"]], [1, 2])
+            self.assertEqual([one["passed"] for one in result["checks"]], [passes])
+            self.assertGreater(result["rows"][1]["exposed_communication"]["communication_s"], 0)
+            self.assertEqual(result["checks"][0]["of_alone"],
+                             result["rows"][1]["tokens_per_s_per_gpu"] / result["rows"][0]["tokens_per_s_per_gpu"])
 
     def test_a_run_with_other_bits_is_not_the_same(self):
         exercise = module("exercise_zero3")

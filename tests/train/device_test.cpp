@@ -9,6 +9,7 @@
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/run_output.h"
+#include "train/same_bits.h"
 #include "train/tiny_run.h"
 
 namespace trireme::testing {
@@ -134,6 +135,25 @@ TEST_F(DeviceTraining, AStepThatIsNotFiniteIsNamedOrSkipped) {
   EXPECT_FALSE(std::isfinite(device.gradient_norms[1]));
 }
 
+// And leaves the run as it is.
+void measure_communication(const TinyRun& run) {
+  const TemporaryFolder folder;
+  TinyRun measured = with(run, {"monitor.exposed_communication=2"});
+  measured.output_dir = folder.path() / "run";
+  const TinyResult result = train_tiny(measured), plain = train_tiny(run);
+  expect_same_bits(result, plain);
+  const auto events = records_of(measured.output_dir, "exposed_communication");
+  ASSERT_EQ(events.size(), 1u);
+  const nlohmann::json& event = events[0];
+  EXPECT_GT(event.at("step_ms").get<double>(), 0);
+  EXPECT_GT(event.at("without_communication_ms").get<double>(), 0);
+  EXPECT_GT(event.at("communication_ms").get<double>(), 0);  // of one rank, what the host is told of the step
+}
+
+TEST_F(DeviceTraining, TellsWhatCommunicationCosts) {
+  measure_communication(on_device({}));
+}
+
 TEST_F(DeviceTraining, RefusesMoreRanksThanThereAreDevices) {
   TinyRun run = on_device({});
   run.ranks = run.micro_batches = kernels::num_devices() + 1;
@@ -186,6 +206,10 @@ TEST_F(DevicesTogether, HaveThemHoweverTheyGather) {
       EXPECT_EQ(two.weights_digest, one.weights_digest);
     }
   }
+}
+
+TEST_F(DevicesTogether, TellWhatCommunicationCosts) {
+  for (const char* strategy : {"ddp", "zero3"}) measure_communication(on_two({.micro_batches = 4}, strategy));
 }
 
 // Sums of each rank first: another order, and the same on every rank.

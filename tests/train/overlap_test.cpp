@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/failpoint.h"
 #include "kernels/kernels.h"
 #include "models/model.h"
 #include "support/temporary_folder.h"
+#include "train/run_output.h"
 #include "train/tiny_run.h"
 
 namespace trireme::testing {
@@ -113,16 +112,10 @@ TEST(ExposedCommunication, LeavesTheRunAsItIs) {
   EXPECT_EQ(result.losses, expected.losses);
   EXPECT_EQ(result.weights_digest, expected.weights_digest);
   EXPECT_EQ(result.samples, expected.samples);
-  int told = 0;
-  std::ifstream file(measured.output_dir / "metrics.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto event = nlohmann::json::parse(line);
-    if (event.value("event", "") != "exposed_communication") continue;
-    ++told;
-    EXPECT_GT(event.at("step_ms").get<double>(), 0);
-    EXPECT_GT(event.at("communication_ms").get<double>(), 0);
-  }
-  EXPECT_EQ(told, 1);
+  const auto told = records_of(measured.output_dir, "exposed_communication");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_GT(told[0].at("step_ms").get<double>(), 0);
+  EXPECT_GT(told[0].at("communication_ms").get<double>(), 0);
 }
 
 }  // namespace
