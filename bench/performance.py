@@ -120,8 +120,9 @@ def comm_rows(bench):
     """A line a collective and size: alone and beside matrix products."""
     lines = {}
     for row in bench["rows"]:
-        line = lines.setdefault((row["collective"], row["bytes"]), {"ranks": bench["ranks"], "collective": row["collective"],
-                                                                    "dtype": row["dtype"], "bytes": row["bytes"]})
+        line = lines.setdefault((row["collective"], row["bytes"]), {"ranks": bench["ranks"], "through": bench.get("through", "NCCL"),
+                                                                    "collective": row["collective"], "dtype": row["dtype"],
+                                                                    "bytes": row["bytes"]})
         where = "beside products" if row["beside_products"] else "alone"
         line |= {f"us {where}": f"{row['seconds'] * 1e6:.1f}", f"bus GB/s {where}": f"{row['bus_bytes_per_s'] / 1e9:.2f}"}
     return lines.values()

@@ -21,8 +21,8 @@ def main():
     with job.device:
         model = models.Model(SHAPES[a.model], a.seq)
     if a.compile == "block":
-        for i, block in enumerate(model.blocks):
-            model.blocks[i] = torch.compile(block)
+        for block in model.blocks:
+            block.compile()  # in place: ZeRO-3 sets attributes of every module, which torch.compile()'s wrappers do not keep
     zero = {"stage": int(a.zero), "overlap_comm": True, "contiguous_gradients": True}
     if a.offload == "cpu":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": job.has_gpu}

@@ -43,12 +43,15 @@ CommBench parse_comm_bench(Arguments arguments) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--precision", command.precision, "of weights and slots: bf16, no (bf16)")
       ->check(CLI::IsMember({"bf16", "no"}));
+  bool nccl = false;
+  app.add_flag("--nccl", nccl, "devices through NCCL, also where they reach each other's memory and copies would do");
   app.add_option("--threads", command.options.threads, "that compute beside, of a rank on the CPU (1)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--seconds", command.options.seconds, "for each number, about (0.5)")->check(CLI::Range(0.0, 60.0));
   app.add_option("--output", command.output, "JSON file to write");
   app.add_flag("--worker", command.is_worker)->group("");
   parse(app, arguments);
+  command.options.copies = !nccl;
   if (command.precision == "no") command.options.dtype = DType::f32;
   command.options.bytes = {kLatencyBytes};
   for (const double size : command.sizes) {
@@ -59,11 +62,10 @@ CommBench parse_comm_bench(Arguments arguments) {
 
 nlohmann::ordered_json json_of(const CommBench& command, const std::vector<measure::CommRow>& rows) {
   const bool on_device = command.options.device >= 0;
-  nlohmann::ordered_json json{{"card", measure::card_name(on_device)},
-                              {"ranks", command.ranks},
-                              {"gpus", on_device ? command.ranks : 0},
-                              {"latency_s", nlohmann::ordered_json::object()},
-                              {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json{
+      {"card", measure::card_name(on_device)},         {"ranks", command.ranks},
+      {"gpus", on_device ? command.ranks : 0},         {"through", rows.front().way},
+      {"latency_s", nlohmann::ordered_json::object()}, {"rows", nlohmann::ordered_json::array()}};
   for (const measure::CommRow& row : rows) {
     const std::string name(to_string(row.collective));
     if (!row.loaded && !json["latency_s"].contains(name)) json["latency_s"][name] = row.seconds.median;
@@ -87,7 +89,8 @@ int run_rank(CommBench command) {
     const std::vector<measure::CommRow> rows = measure::measure_comm(command.options, *membership.comm);
     if (environment.rank != 0) return 0;
     if (!command.output.empty()) write_file_atomic(command.output, json_of(command, rows).dump(2) + "\n");
-    print(fmt::format("{} ranks, {}\n", command.ranks, measure::card_name(command.options.device >= 0)) +
+    print(fmt::format("{} ranks, {}, through {}\n", command.ranks, measure::card_name(command.options.device >= 0),
+                      rows.front().way) +
           measure::to_table(rows));
     flush_output();
     return 0;

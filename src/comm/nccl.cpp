@@ -103,11 +103,11 @@ void* Nccl::handle() const {
 void Nccl::exchange(std::span<const Piece> sends, std::span<const Piece> receives, void* stream) {
   void* const comm = handle();
   check(nccl().group_start(), "ncclGroupStart", rank_);
-  for (const auto& [data, bytes, peer] : sends) {
+  for (const auto& [data, bytes, peer, there] : sends) {
     if (bytes == 0) continue;
     check(nccl().send(data, static_cast<std::size_t>(bytes), kBytes, peer, comm, stream), "ncclSend", rank_);
   }
-  for (const auto& [data, bytes, peer] : receives) {
+  for (const auto& [data, bytes, peer, there] : receives) {
     if (bytes == 0) continue;
     check(nccl().receive(data, static_cast<std::size_t>(bytes), kBytes, peer, comm, stream), "ncclRecv", rank_);
   }

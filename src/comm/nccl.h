@@ -36,6 +36,7 @@ class Nccl {
     std::byte* data;
     std::int64_t bytes;
     int peer;
+    std::byte* there = nullptr;  // for engine/peer_copies.h
   };
   // All at once: `sends` are only read. stream: a cudaStream_t.
   void exchange(std::span<const Piece> sends, std::span<const Piece> receives, void* stream);

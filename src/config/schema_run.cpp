@@ -17,7 +17,10 @@ std::vector<Key> run_keys() {
        .fallback = "true",
        .field = field<&Plan::distributed, &DistributedPlan::same_host_memory>(),
        .doc = "Ranks of one machine talk through memory that they share, at most 32 MiB in all, where they can; the "
-              "others, and with false all, through Gloo. The values are the same."},
+              "others, and with false all, through Gloo. On CUDA devices that reach each other's memory they write it "
+              "with "
+              "copies, which take no multiprocessor; the others, and with false all, talk through NCCL. The values are "
+              "the same."},
       {.name = "checkpoint.save_interval",
        .type = Type::integer,
        .fallback = "500",

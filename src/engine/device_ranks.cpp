@@ -39,20 +39,42 @@ void add_all(const std::vector<const std::byte*>& slots, const comm::ReduceTypes
 
 // The first transfers make NCCL's connections, in which the host waits for its peers: here, not in a step, where it has
 // to be able to leave.
-DeviceRanks::DeviceRanks(comm::Communicator& ranks, const Memory& scratch) : nccl_(ranks), scratch_(scratch) {
+DeviceRanks::DeviceRanks(comm::Communicator& ranks, const Memory& scratch)
+    : rank_(ranks.rank()),
+      world_size_(ranks.world_size()),
+      scratch_(scratch),
+      nccl_(std::make_unique<comm::Nccl>(ranks)) {
   constexpr std::int64_t kBytes = 256;
   const kernels::Stream stream;
   const Memory mine(kBytes, MemoryKind::device), all(kBytes * world_size(), MemoryKind::device);
   Pieces sends, receives;
-  for (int peer = 0; peer < world_size(); ++peer) {
-    if (peer == rank()) continue;
+  for (const int peer : peers_in_turn()) {
     sends.push_back({mine.at(0), kBytes, peer});
     receives.push_back({all.at(peer * kBytes), kBytes, peer});
   }
   const kernels::OnStream on(stream);
-  nccl_.exchange(sends, receives, kernels::current_stream());
+  exchange(sends, receives);
   all_gather(mine.at(0), all.at(0), kBytes);
   stream.synchronize();
+}
+
+DeviceRanks::DeviceRanks(comm::Communicator& ranks, const Memory& scratch, std::vector<const Memory*> targets)
+    : rank_(ranks.rank()), world_size_(ranks.world_size()), scratch_(scratch) {
+  targets.push_back(&scratch_);
+  copies_ = std::make_unique<PeerCopies>(ranks, std::move(targets));
+}
+
+void DeviceRanks::throw_if_failed() const {
+  if (nccl_ != nullptr) nccl_->throw_if_failed();
+}
+void DeviceRanks::abort() noexcept {
+  if (nccl_ != nullptr) nccl_->abort();
+  if (copies_ != nullptr) copies_->abort();
+}
+
+void DeviceRanks::exchange(std::span<const Piece> sends, std::span<const Piece> receives) {
+  if (copies_ != nullptr) return copies_->exchange(sends, receives);
+  nccl_->exchange(sends, receives, kernels::current_stream());
 }
 
 // The part of numel elements that a rank sums: slices of equal size, the last ones shorter or empty where they do not
@@ -69,7 +91,22 @@ std::int64_t device_scratch_bytes(const comm::ReduceTypes& types, std::int64_t s
 }
 
 void DeviceRanks::all_gather(const std::byte* mine, std::byte* all, std::int64_t bytes) {
-  nccl_.all_gather(mine, all, bytes, kernels::current_stream());
+  if (nccl_ != nullptr) return nccl_->all_gather(mine, all, bytes, kernels::current_stream());
+  std::byte* const own = all + rank() * bytes;
+  Pieces sends, receives;
+  for (const int peer : peers_in_turn()) {
+    sends.push_back({moved(mine, 0), bytes, peer, own});
+    receives.push_back({all + peer * bytes, bytes, peer});
+  }
+  if (mine != own) kernels::copy(own, mine, bytes);
+  exchange(sends, receives);
+}
+
+// From the next one on, so that not all send to the same at first.
+std::vector<int> DeviceRanks::peers_in_turn() const {
+  std::vector<int> peers;
+  for (int next = 1; next < world_size(); ++next) peers.push_back((rank() + next) % world_size());
+  return peers;
 }
 
 // This rank's part of all participants' slots, chunk by chunk.
@@ -87,13 +124,12 @@ void DeviceRanks::sum_parts(const std::byte* slot, const comm::ReduceTypes& type
     const auto own = [&](int rank) { return moved(slot, (parts.begin(rank) + begin) * element); };
     Pieces sends, receives;
     std::vector<const std::byte*> arrived;
-    for (int peer = 0; peer < world_size(); ++peer) {
-      if (peer < participants) arrived.push_back(scratch_.at(peer * stride));
-      if (peer == me) continue;
-      if (me < participants) sends.push_back({own(peer), bytes(peer), peer});
+    for (int peer = 0; peer < participants; ++peer) arrived.push_back(scratch_.at(peer * stride));
+    for (const int peer : peers_in_turn()) {
+      if (me < participants) sends.push_back({own(peer), bytes(peer), peer, scratch_.at(me * stride)});
       if (peer < participants) receives.push_back({scratch_.at(peer * stride), bytes(me), peer});
     }
-    nccl_.exchange(sends, receives, kernels::current_stream());
+    exchange(sends, receives);
     std::byte* const total = sum + begin * size_of(types.sum);
     if (me < participants) {
       if (own(me) == total) {  // in place: the sum is about to overwrite it
@@ -129,12 +165,11 @@ void ordered_all_reduce(DeviceRanks& ranks, void* values, DType dtype, std::int6
   ranks.sum_parts(part(0), {dtype, dtype, dtype}, part(me), parts, world_size, true);
   if (numel % world_size == 0) return ranks.all_gather(part(me), part(0), bytes(me));
   Pieces sends, receives;
-  for (int peer = 0; peer < world_size; ++peer) {
-    if (peer == me) continue;
-    sends.push_back({part(me), bytes(me), peer});
+  for (const int peer : ranks.peers_in_turn()) {
+    sends.push_back({part(me), bytes(me), peer, part(me)});
     receives.push_back({part(peer), bytes(peer), peer});
   }
-  ranks.nccl_.exchange(sends, receives, kernels::current_stream());
+  ranks.exchange(sends, receives);
 }
 
 }  // namespace trireme::engine

@@ -226,7 +226,7 @@ void Engine::run(int program, int index) {
   failpoint("engine.instruction", comm_.rank());
   const Instruction& instruction = plan_.programs[program].instructions[index];
   const Bound& bound = bound_[program][index];
-  if (step_options_.silent && schedule::is_collective(instruction)) return skip_collective(instruction);
+  if (step_options_.silent && schedule::is_collective(instruction)) return skip_collective(instruction, bound);
   switch (instruction.op) {
     case Op::count: return run_count();
     case Op::forward:
@@ -283,9 +283,10 @@ void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) 
 }
 
 void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
+  std::byte* const whole = bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group);
+  if (step_options_.silent) return repeat_slice(instruction.group, bound.source, whole);
   failpoint("engine.gather", comm_.rank());
-  gather_weights(instruction.group, bound.source,
-                 bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group));
+  gather_weights(instruction.group, bound.source, whole);
 }
 
 void Engine::run_copy(const Bound& bound) {

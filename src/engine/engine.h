@@ -32,8 +32,9 @@
 namespace trireme::engine {
 
 struct EngineOptions {
-  int device = -1;       // the CUDA device that it runs on; -1: the CPU
-  int host_threads = 1;  // beside a device: of the updates of what is in host memory
+  int device = -1;         // the CUDA device that it runs on; -1: the CPU
+  int ranks_in_reach = 1;  // of devices: peer_copies.h; ranks that are not go through NCCL
+  int host_threads = 1;    // beside a device: of the updates of what is in host memory
   MemoryKind device_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::device; }
   MemoryKind host_memory() const { return device < 0 ? MemoryKind::host : MemoryKind::pinned; }
   BatchShape micro_batch;  // B, T
@@ -90,6 +91,9 @@ struct StepPlan {
   bool steps_early() const;
   bool has_sharded_parameters() const;
   bool updates_slices() const;  // each rank's own
+  // The set's devices write each other's memory: they are in reach, and what they write is at the same place on all.
+  bool by_copies(schedule::Scope scope) const;
+  int ranks_in_reach = 1;
 };
 
 // How gradients are added up.
@@ -108,8 +112,9 @@ struct StepOptions {
   // Engine::snapshot() gives the state behind this step, as soon as it is updated: where plan().overlaps_steps() in the
   // next step or drain. Needs EngineOptions::snapshots.
   bool snapshot = false;
-  // Collectives do nothing, what waits for them still waits: for measuring what they cost. Weights and losses are void
-  // afterwards.
+  // Collectives do nothing, what waits for them still waits: for measuring what they cost. A rank's own slice stands
+  // for the others', since units take other times with numbers of other sizes: devices multiply zeros faster. The
+  // report has the mean loss of this rank alone; weights are void afterwards.
   bool silent = false;
 };
 
@@ -187,7 +192,6 @@ class Engine {
   void upload_batches();
   void finish_step_on_device();
   void report_of_device();
-  void record_report();
   void check_peers();
   void leave_device() noexcept;
   const Batch& batch_on_device(int round) const;
@@ -203,7 +207,10 @@ class Engine {
   void refuse_overwriting() const;
   std::span<const float> gather_to_first(std::span<const float> mine, int group, std::vector<float>& storage);
   StepReport::Seconds sum_of_seconds() const;
-  void skip_collective(const schedule::Instruction& instruction);
+  void skip_collective(const schedule::Instruction& instruction, const Bound& bound);
+  void report_own();
+  void repeat_slice(int group, const std::byte* slice, std::byte* whole);
+  std::int64_t own_tokens() const;
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
   void run_reduce(const schedule::Instruction& instruction, const std::byte* slot);

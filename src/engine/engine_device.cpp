@@ -22,8 +22,14 @@ void Engine::move_to_device() {
     device_->arrived = Memory(plan_.memory_by_owner.at("collectives"), MemoryKind::device);
     device_->parts =
         Memory(comm_.world_size() * static_cast<std::int64_t>(sizeof(kernels::ExactSum)), MemoryKind::device);
-    device_->shards = std::make_unique<DeviceRanks>(ranks_of(schedule::Scope::shards), device_->arrived);
-    if (replicas_) device_->replicas = std::make_unique<DeviceRanks>(*replicas_, device_->arrived);
+    const auto talking = [this](schedule::Scope scope) {
+      comm::Communicator& ranks = ranks_of(scope);
+      if (!plan_.by_copies(scope)) return std::make_unique<DeviceRanks>(ranks, device_->arrived);
+      std::vector<const Memory*> targets{&state_.memory(schedule::Tier::device), &arena_, &device_->parts};
+      return std::make_unique<DeviceRanks>(ranks, device_->arrived, std::move(targets));
+    };
+    device_->shards = talking(schedule::Scope::shards);
+    if (replicas_) device_->replicas = talking(schedule::Scope::replicas);
   }
   device_->executor = std::make_unique<DeviceExecutor>(
       plan_.programs, [this](int program, int instruction) { run(program, instruction); }, std::move(check));
@@ -90,9 +96,9 @@ void Engine::upload_batches() {
 void Engine::finish_step_on_device() {
   device_->executor->wait_for(device_->reported);
   device_->throw_if_failed();
-  if (step_options_.silent) return;
   std::memcpy(&own_, device_->numbers_on_host.at(0), sizeof(own_));
   std::memcpy(own_losses_.data(), device_->numbers_on_host.at(sizeof(own_)), own_losses_.size() * sizeof(double));
+  if (step_options_.silent) return report_own();
   if (!std::isfinite(own_.squares.value())) wait_for_device();
   find_non_finite();
   run_report();
@@ -103,7 +109,7 @@ void Engine::report_of_device() {
   due_ = {step_options_.learning_rate, step_options_.step};
   const kernels::ExactSum* squares = &numbers_->squares;
   int parts = 1;
-  if (plan_.updates_slices()) {
+  if (plan_.updates_slices() && !step_options_.silent) {
     DeviceRanks& ranks = device_->ranks_of(schedule::Scope::shards);
     ranks.all_gather(reinterpret_cast<const std::byte*>(squares), device_->parts.at(0), sizeof(kernels::ExactSum));
     squares = reinterpret_cast<const kernels::ExactSum*>(device_->parts.at(0));
@@ -111,10 +117,6 @@ void Engine::report_of_device() {
   }
   kernels::flat_table().set_update(parts, squares, report_.loss_scale, options_.gradient_clipping, &numbers_->update);
   kernels::copy(device_->numbers_on_host.at(0), numbers_, device_->numbers.bytes());
-  record_report();
-}
-
-void Engine::record_report() {
   device_->reported.record(device_->executor->stream(schedule::Lane::reduce));
 }
 

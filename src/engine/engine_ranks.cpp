@@ -47,16 +47,30 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
 }
 
 // What others need of it to go on.
-void Engine::skip_collective(const Instruction& instruction) {
-  if (instruction.op == Op::count) report_.valid_tokens = 1;
-  if (instruction.op == Op::report && device_ != nullptr) record_report();
+void Engine::skip_collective(const Instruction& instruction, const Bound& bound) {
+  switch (instruction.op) {
+    case Op::count: report_.valid_tokens = own_tokens() * comm_.world_size(); return;
+    case Op::gather: return run_gather(instruction, bound);
+    case Op::report: return device_ != nullptr ? report_of_device() : report_own();
+    default: return;
+  }
+}
+
+void Engine::repeat_slice(int group, const std::byte* slice, std::byte* whole) {
+  const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
+  for (std::int64_t at = 0; at < plan_.options.shard_ranks() * bytes; at += bytes) {
+    if (whole + at != slice) kernels::copy(whole + at, slice, bytes);
+  }
+}
+
+std::int64_t Engine::own_tokens() const {
+  std::int64_t own = 0;
+  for (const Batch& batch : batches_) own += count_labels(batch);
+  return own;
 }
 
 void Engine::run_count() {
-  std::int64_t own = 0;
-  for (const Batch& batch : batches_) {
-    own += count_labels(batch);
-  }
+  const std::int64_t own = own_tokens();
   std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
   comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   for (const std::int64_t count : all) report_.valid_tokens += count;

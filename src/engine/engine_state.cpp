@@ -102,7 +102,7 @@ void Engine::refresh_weights() {
 
 std::int64_t Engine::allocated_bytes(schedule::Tier tier) const {
   const Memory& arena = tier == schedule::Tier::host ? host_arena_ : arena_;
-  return state_.allocated_bytes(tier) + arena.bytes();
+  return state_.memory(tier).bytes() + arena.bytes();
 }
 
 std::span<const float> Engine::gather_state(StateKind kind, int group, std::vector<float>& storage) {

@@ -74,6 +74,13 @@ void Engine::run_report() {
   if (!std::isfinite(report_.gradient_norm)) on_non_finite(static_cast<std::int64_t>(non_finite), found_by);
 }
 
+// Of a silent step.
+void Engine::report_own() {
+  double sum = 0;
+  for (const double loss : own_losses_) sum += loss;
+  report_.loss = sum / static_cast<double>(std::max(own_tokens(), std::int64_t{1}));
+}
+
 void Engine::set_norm(double squares) {
   const float norm = kernels::norm_of(squares, report_.loss_scale);
   report_.gradient_norm = norm;

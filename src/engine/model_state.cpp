@@ -30,7 +30,7 @@ ModelState::ModelState(const Chain& chain, const std::vector<StorageGroup>& grou
   for (const schedule::Buffer& buffer : program.buffers) {
     if (buffer.group < 0 || !schedule::is_persistent(buffer.kind)) continue;
     Place& place = places_[buffer.group];
-    std::byte* data = memory_of(buffer.tier).at(buffer.offset);
+    std::byte* data = memory(buffer.tier).at(buffer.offset);
     const std::int64_t numel = updated(buffer.group).size();
     if (buffer.kind == BufferKind::weights || buffer.kind == BufferKind::weight_slice) {
       place.weights = data;

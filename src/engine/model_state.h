@@ -111,7 +111,7 @@ class ModelState {
   void for_each_piece(const std::function<void(const HeldPiece&)>& visit) const;
   void for_each_piece(StateKind kind, const std::function<void(const HeldPiece&)>& visit) const;
 
-  std::int64_t allocated_bytes(schedule::Tier tier) const { return memory_of(tier).bytes(); }
+  const Memory& memory(schedule::Tier tier) const { return tier == schedule::Tier::host ? host_ : device_; }
 
  private:
   struct Place {
@@ -125,7 +125,6 @@ class ModelState {
   void copy_between(void* to, const void* from, std::size_t bytes) const;
   bool is_copied(StateKind kind, int group) const;
   bool is_on_device() const { return device_.kind() == MemoryKind::device; }
-  const Memory& memory_of(schedule::Tier tier) const { return tier == schedule::Tier::host ? host_ : device_; }
   const Chain& chain_;
   const std::vector<StorageGroup>& groups_;
   const schedule::ChainSpec& spec_;

@@ -190,7 +190,9 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
     library += num_lanes_of(plan.program()) * kernels::stream_scratch_bytes();
   }
   if (given.device >= 0 && options.world_size > 1) {
-    plan.memory_by_owner["NCCL"] = comm::Nccl::planned_bytes({options.shard_ranks(), options.replicas});
+    using enum schedule::Scope;
+    plan.memory_by_owner["NCCL"] = comm::Nccl::planned_bytes(
+        {plan.by_copies(shards) ? 1 : options.shard_ranks(), plan.by_copies(replicas) ? 1 : options.replicas});
   }
   plan.memory_by_owner["library scratch"] = library;
   plan.memory_by_owner["collectives"] = collectives;
@@ -219,6 +221,13 @@ std::size_t StepPlan::index_of(schedule::Pass pass, bool takes_snapshot) const {
   });
   TRIREME_CHECK(found != programs.end(), "the plan has no such pass");
   return static_cast<std::size_t>(found - programs.begin());
+}
+
+// Shards are neighbours, replicas are not. Ranks of one class have the same program, and so the same arena.
+bool StepPlan::by_copies(schedule::Scope scope) const {
+  if (schedule::representative_ranks(options).size() > 1) return false;
+  const bool everywhere = ranks_in_reach == options.world_size;
+  return everywhere || (scope == schedule::Scope::shards && ranks_in_reach % options.shard_ranks() == 0);
 }
 
 bool StepPlan::has_sharded_parameters() const {
@@ -342,6 +351,7 @@ comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options)
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   const kernels::ForDevice sizes(options.device);
   StepPlan plan;
+  plan.ranks_in_reach = options.ranks_in_reach;
   const int world_size = options.split.num_data_ranks;
   TRIREME_CHECK(options.replicas >= 1 && world_size % options.replicas == 0, "replicas must divide the data ranks");
   // Replicas of what is whole are ddp.

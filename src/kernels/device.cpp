@@ -1,6 +1,8 @@
 #include "kernels/device.h"
 
 #include <cstring>
+#include <fstream>
+#include <random>
 
 #include "base/error.h"
 #include "base/shared_library.h"
@@ -33,6 +35,21 @@ const CudaLibrary& library() {
 }
 
 thread_local const CudaLibrary* current = nullptr;
+thread_local void* current_handle = nullptr;  // of the stream
+
+std::uint64_t this_process() {
+  static const std::uint64_t number = [] {
+    std::random_device random;
+    return (static_cast<std::uint64_t>(random()) << 32 | random()) | 1;
+  }();
+  return number;
+}
+
+std::array<char, 40> this_machine() {
+  std::array<char, 40> id{};
+  std::ifstream("/proc/sys/kernel/random/boot_id").get(id.data(), std::ssize(id));
+  return id;
+}
 
 // The library is built with CUDA 13, and what any toolkit of a major version makes runs on each driver of that version.
 constexpr int kLeastDriver = 13000;
@@ -97,6 +114,30 @@ void pin(std::byte* memory, std::int64_t bytes) {
 void unpin(std::byte* memory) noexcept {
   library().unpin(memory);
 }
+
+bool devices_reach_each_other(int count) {
+  if (num_devices() < count) return false;
+  for (int from = 0; from < count; ++from) {
+    for (int to = 0; to < count; ++to) {
+      if (!library().can_reach(from, to)) return false;
+    }
+  }
+  return true;
+}
+SharedMemory share(std::byte* memory) {
+  SharedMemory name{.machine = this_machine(), .memory = memory, .device = library().current_device()};
+  if (name.machine[0] != 0 && library().export_memory(memory, name.handle.data())) name.process = this_process();
+  return name;
+}
+std::byte* open_shared(const SharedMemory& name) {
+  if (name.process == 0 || name.machine != this_machine()) return nullptr;
+  if (name.process != this_process()) return library().import_memory(name.handle.data());
+  return library().reach_device(name.device) ? name.memory : nullptr;
+}
+void close_shared(const SharedMemory& name, std::byte* opened) noexcept {
+  if (opened != nullptr && name.process != this_process()) library().close_memory(opened);
+}
+
 void use_device(int device) {
   library().use_device(device);
 }
@@ -122,6 +163,10 @@ Event::~Event() {
 void Event::record(const Stream& stream) const {
   library().record(handle_, stream.handle());
 }
+void Event::record() const {
+  TRIREME_CHECK(current_handle != nullptr, "an event was recorded on no stream");
+  library().record(handle_, current_handle);
+}
 void Event::synchronize() const {
   library().synchronize_event(handle_);
 }
@@ -134,9 +179,11 @@ double seconds_between(const Event& first, const Event& second) {
 
 OnStream::OnStream(const Stream& stream) : before_(library().set_stream(stream.handle())) {
   current = &library();
+  current_handle = stream.handle();
 }
 OnStream::~OnStream() {
   library().set_stream(before_);
+  current_handle = before_;
   if (before_ == nullptr) current = nullptr;
 }
 ForDevice::ForDevice(int device) : before_(current) {
@@ -189,6 +236,14 @@ void fill_normal_rows(const NormalRows& rows, DType dtype, void* out) {
 void call_on_host(std::function<void()> work) {
   TRIREME_CHECK(current != nullptr, "a host function was given to no stream");
   current->call_on_host(std::move(work));
+}
+void raise_flag(std::uint32_t* flag, std::uint32_t value) {
+  TRIREME_CHECK(current != nullptr, "a flag was to be raised on no stream");
+  current->raise_flag(flag, value);
+}
+void await_flag(const std::uint32_t* flag, std::uint32_t value) {
+  TRIREME_CHECK(current != nullptr, "a flag was awaited on no stream");
+  current->await_flag(flag, value);
 }
 void zero(void* memory, std::int64_t bytes) {
   if (current != nullptr) return current->zero(memory, bytes);

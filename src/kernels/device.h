@@ -6,6 +6,7 @@
 // they read must stay until then. One thread at a time uses a Stream. An error that a device reports (TR1305) comes at
 // the next call that waits; the device is of no more use to the process then.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -56,6 +57,23 @@ void free_on_device(std::byte* memory) noexcept;
 void pin(std::byte* memory, std::int64_t bytes);
 void unpin(std::byte* memory) noexcept;
 
+// Whether the first so many devices of this machine can reach each other's memory, as the driver says.
+bool devices_reach_each_other(int count);
+// A name for device memory by which other ranks of the machine reach it, be they processes or threads. It may be sent.
+struct SharedMemory {
+  std::array<char, 40> machine{};      // its boot's id
+  std::uint64_t process = 0;           // 0: it cannot be shared
+  std::byte* memory = nullptr;         // as that process knows it
+  std::array<std::byte, 64> handle{};  // CUDA's, for other processes
+  int device = 0;
+};
+// Of what allocate_on_device() gave.
+SharedMemory share(std::byte* memory);
+// Where the calling thread's device reads and writes it, until close_shared(), which comes before it is freed where it
+// is clear that it is; null where that is not to be had. `name` may be of another machine.
+std::byte* open_shared(const SharedMemory& name);
+void close_shared(const SharedMemory& name, std::byte* opened) noexcept;
+
 // The device of the calling thread's allocations, streams and events from now on.
 void use_device(int device);
 // Copies between any memories, at once: behind nothing that a stream has still to do. The host waits for it.
@@ -85,6 +103,7 @@ class Event {
   Event& operator=(Event&& other) noexcept { return std::swap(handle_, other.handle_), *this; }
   ~Event();
   void record(const Stream& stream) const;
+  void record() const;       // in the calling thread's stream
   void synchronize() const;  // the host waits for it
   bool is_reached() const;
   void* handle() const { return handle_; }
@@ -163,6 +182,11 @@ struct NormalRows {
   double mean = 0, scale = 1;
 };
 void fill_normal_rows(const NormalRows& rows, DType dtype, void* out);
+// In the calling thread's stream, between devices that reach the same flag: raises it, and what the stream was given
+// before is seen by whoever sees that; waits until it was raised so far, in a count that wraps. Neither takes a
+// multiprocessor. A flag that the host raises by copy_now() counts too.
+void raise_flag(std::uint32_t* flag, std::uint32_t value);
+void await_flag(const std::uint32_t* flag, std::uint32_t value);
 // work() on the host, in the stream's order, on a thread of the driver's: what the stream is given later waits for it.
 // It neither throws nor asks anything of the device.
 void call_on_host(std::function<void()> work);

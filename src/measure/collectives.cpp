@@ -29,13 +29,18 @@ double bus_bytes_per_s(Collective collective, double bytes, double seconds, int 
 }
 
 struct Exchange::Devices {
-  Devices(comm::Communicator& ranks, std::int64_t scratch_bytes)
-      : scratch(scratch_bytes, MemoryKind::device), set(ranks, scratch) {}
+  Devices(comm::Communicator& ranks, std::int64_t scratch_bytes, std::vector<const Memory*> targets, bool copies)
+      : by_copies(copies && engine::ranks_in_reach(ranks, ranks.world_size()) == ranks.world_size()),
+        scratch(scratch_bytes, MemoryKind::device),
+        set(by_copies ? engine::DeviceRanks(ranks, scratch, std::move(targets)) : engine::DeviceRanks(ranks, scratch)) {
+  }
+  bool by_copies;
   Memory scratch;
   engine::DeviceRanks set;
 };
 
-Exchange::Exchange(comm::Communicator& ranks, DType dtype, std::int64_t most_bytes, const kernels::Stream* stream)
+Exchange::Exchange(comm::Communicator& ranks, DType dtype, std::int64_t most_bytes, const kernels::Stream* stream,
+                   bool copies)
     : ranks_(ranks), dtype_(dtype), stream_(stream) {
   TRIREME_CHECK(ranks.world_size() > 1, "a rank by itself exchanges nothing");
   const MemoryKind kind = stream == nullptr ? MemoryKind::host : MemoryKind::device;
@@ -51,10 +56,15 @@ Exchange::Exchange(comm::Communicator& ranks, DType dtype, std::int64_t most_byt
     scratch =
         std::max(scratch, engine::device_scratch_bytes({slots, slots, DType::f32}, slice, world_size, world_size));
   }
-  devices_ = std::make_unique<Devices>(ranks, scratch);
+  devices_ = std::make_unique<Devices>(ranks, scratch, std::vector<const Memory*>{&whole_, &sums_}, copies);
 }
 
 Exchange::~Exchange() = default;
+
+std::string_view Exchange::way() const {
+  if (devices_ == nullptr) return "host";
+  return devices_->by_copies ? "copies" : "NCCL";
+}
 
 std::int64_t Exchange::whole_bytes(Collective collective, std::int64_t bytes) const {
   const std::int64_t least = ranks_.world_size() * size_of(dtype_for(collective));
@@ -118,7 +128,7 @@ class Place {
 
 std::vector<CommRow> measure_comm(const CommOptions& options, comm::Communicator& ranks) {
   const Place place(options.device);
-  Exchange exchange(ranks, options.dtype, std::ranges::max(options.bytes), place.stream());
+  Exchange exchange(ranks, options.dtype, std::ranges::max(options.bytes), place.stream(), options.copies);
   std::vector<CommRow> rows;
   const auto measure = [&](bool loaded) {
     comm::barrier(ranks);
@@ -126,7 +136,7 @@ std::vector<CommRow> measure_comm(const CommOptions& options, comm::Communicator
       for (const auto collective : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
         const std::int64_t whole = exchange.whole_bytes(collective, bytes);
         const Timing seconds = exchange.time(collective, whole, options.seconds);
-        rows.push_back({collective, exchange.dtype_for(collective), whole, loaded, seconds,
+        rows.push_back({exchange.way(), collective, exchange.dtype_for(collective), whole, loaded, seconds,
                         bus_bytes_per_s(collective, static_cast<double>(whole), seconds.median, ranks.world_size())});
       }
     }

@@ -23,11 +23,13 @@ std::string_view to_string(Collective collective);
 double bus_bytes_per_s(Collective collective, double bytes, double seconds, int ranks);
 
 // Runs collectives of up to most_bytes as engines do: on the host through the communicator; or on the calling thread's
-// device through NCCL, in its stream, which outlives this. Slots that are reduced have the type, sums and what is
+// device, in its stream, which outlives this: by copies where the ranks are in reach (engine/peer_copies.h) and
+// `copies` allows it, else through NCCL. Slots that are reduced have the type, sums and what is
 // all-reduced are fp32.
 class Exchange {
  public:
-  Exchange(comm::Communicator& ranks, DType dtype, std::int64_t most_bytes, const kernels::Stream* stream = nullptr);
+  Exchange(comm::Communicator& ranks, DType dtype, std::int64_t most_bytes, const kernels::Stream* stream = nullptr,
+           bool copies = true);
   ~Exchange();
 
   // Of what is sent.
@@ -36,6 +38,7 @@ class Exchange {
   std::int64_t whole_bytes(Collective collective, std::int64_t bytes) const;
   // For about so many seconds on each rank.
   Timing time(Collective collective, std::int64_t bytes, double seconds);
+  std::string_view way() const;  // "host", "copies" or "NCCL"
   // What the last reduction made, fp32.
   const engine::Memory& sums() const { return sums_; }
 
@@ -57,9 +60,11 @@ struct CommOptions {
   DType dtype = DType::bf16;
   std::vector<std::int64_t> bytes;  // in the order of the rows
   double seconds = 0.5;             // for each
+  bool copies = true;               // as Exchange
 };
 
 struct CommRow {
+  std::string_view way;  // Exchange::way()
   Collective collective;
   DType dtype;  // of what is sent
   std::int64_t bytes;

@@ -22,6 +22,7 @@ struct Ranks {
   int count;
   std::string source;
   int per_machine, local_rank;
+  int in_reach = 1;  // engine::ranks_in_reach(), where that has been asked
 };
 
 // What a checkpoint says: its global batch wins over the plan's accumulation, its optimizer must be the plan's.

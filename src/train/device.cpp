@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/collectives.h"
+#include "engine/peer_copies.h"
 #include "kernels/device.h"
 #include "kernels/kernels.h"
 
@@ -81,6 +82,22 @@ void check_same_device(const config::Plan& plan, comm::Communicator& comm) {
               std::string("auto is ") + name(all[0]) + " on rank 0's machine, and " + name(*other) +
                   " on that of rank " + std::to_string(other - all.begin()),
               "say which: training.device=cpu, or cuda and a device for each rank");
+}
+
+namespace {
+bool may_reach(const config::Plan& plan, const Ranks& ranks) {
+  return plan.training.device == config::Device::cuda && plan.distributed.same_host_memory && ranks.count > 1;
+}
+}  // namespace
+
+int expected_in_reach(const config::Plan& plan, const Ranks& ranks) {
+  return may_reach(plan, ranks) && kernels::devices_reach_each_other(ranks.per_machine) ? ranks.per_machine : 1;
+}
+
+int ranks_in_reach(const config::Plan& plan, const Ranks& ranks, comm::Communicator& comm) {
+  if (!may_reach(plan, ranks)) return 1;
+  kernels::use_device(ranks.local_rank);
+  return engine::ranks_in_reach(comm, ranks.per_machine);
 }
 
 bool uses_device(const std::string& device, int ranks) {

@@ -27,6 +27,12 @@ void check_device(const config::Plan& plan, const Ranks& ranks);
 // Error TR3064 on all ranks where their machines made different things of auto. A collective.
 void check_same_device(const config::Plan& plan, comm::Communicator& comm);
 
+// engine::ranks_in_reach(), where devices may reach each other: 1 with distributed.same_host_memory=false. A
+// collective.
+int ranks_in_reach(const config::Plan& plan, const Ranks& ranks, comm::Communicator& comm);
+// What that should give where all machines are as this one, which asks nobody.
+int expected_in_reach(const config::Plan& plan, const Ranks& ranks);
+
 // --device auto, cpu or cuda: whether `ranks` ranks of this machine run on CUDA devices, one each. Error TR3064 where
 // they must and there are too few, or one that the kernels do not run on, TR3065 where the driver is too old.
 bool uses_device(const std::string& device, int ranks = 1);

@@ -59,9 +59,10 @@ std::string describe_groups(const std::vector<StorageGroup>& groups) {
 
 }  // namespace
 
-RunDescription describe_run(const config::Plan& given, const Ranks& ranks, int rank) {
+RunDescription describe_run(const config::Plan& given, Ranks ranks, int rank) {
   const int world_size = ranks.count;
   config::Plan plan = with_device(given, ranks);
+  ranks.in_reach = expected_in_reach(plan, ranks);
   kernels::set_num_threads(plan.training.compute_threads);  // workspaces have a part for each
   const std::optional<ModelSource> source = open_model_source(plan);
   const data::Dataset dataset = open_training_data(plan);

@@ -16,6 +16,6 @@ struct RunDescription {
 
 // Opens the data's manifest, resolves the plan for so many ranks, builds, lowers and verifies the schedule of every
 // rank. Throws what a start would throw.
-RunDescription describe_run(const config::Plan& plan, const Ranks& ranks, int rank = 0);
+RunDescription describe_run(const config::Plan& plan, Ranks ranks, int rank = 0);
 
 }  // namespace trireme::train

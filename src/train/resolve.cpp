@@ -279,6 +279,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
   run.tokens_per_step = run.global_batch_size * plan.data.sequence_length;
   run.total_steps = total_steps_of(plan, run.global_batch_size, data, run.notices);
   run.engine = {.device = plan.training.device == config::Device::cuda ? ranks.local_rank : -1,
+                .ranks_in_reach = ranks.in_reach,
                 .host_threads = std::max(1, count_cpus() / std::max(1, ranks.per_machine)),
                 .micro_batch = {batch.micro_batch_size, plan.data.sequence_length},
                 .split = {static_cast<int>(batch.num_micro_batches), world_size},

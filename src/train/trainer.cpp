@@ -85,9 +85,10 @@ Trainer::Trainer(const config::Plan& plan, const TrainerOptions& options)
       comm_(*options.comm),
       train_data_(open_training_data(plan)) {
   kernels::set_num_threads(plan_.training.compute_threads);
-  const Ranks ranks = ranks_of(options_);
+  Ranks ranks = ranks_of(options_);
   check_same_device(plan_, comm_);
   check_device(plan_, ranks);
+  ranks.in_reach = ranks_in_reach(plan_, ranks, comm_);
   resumed_step_ = agree_on_checkpoint();
   model_ = open_model_source(plan_);
   run_ = resolve(plan_, {train_data_.vocabulary(), train_data_.num_samples()}, ranks, facts_of(resumed_.get()),

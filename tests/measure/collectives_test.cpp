@@ -82,10 +82,14 @@ TEST(Collectives, RunOnNumbersThatStayWhatTheyAre) {
 
 class DeviceCollectives : public ::testing::Test {};
 
-TEST_F(DeviceCollectives, AreTimedThroughNccl) {
+TEST_F(DeviceCollectives, AreTimedByCopiesAndThroughNccl) {
   if (kernels::num_devices() < 2) GTEST_SKIP() << "this needs two CUDA devices; here are " << kernels::num_devices();
   const std::vector<std::int64_t> sizes{1024, 64 << 20};
-  expect_rows(measure_two({.bytes = sizes, .seconds = 0.05}, true), sizes);
+  for (const bool copies : {true, false}) {
+    const auto rows = measure_two({.bytes = sizes, .seconds = 0.05, .copies = copies}, true);
+    expect_rows(rows, sizes);
+    EXPECT_EQ(rows.front().way, copies ? "copies" : "NCCL");
+  }
 }
 
 }  // namespace

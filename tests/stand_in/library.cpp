@@ -1,8 +1,9 @@
 // libtrireme_cuda.so without a device: the kernels of the CPU, in streams that run late and in chance's order, on
-// memory that the host cannot reach. With it the host's side of devices is tested where there is no card. It knows one
-// device; NCCL is no part of it.
+// memory that the host cannot reach. With it the host's side of devices is tested where there is no card. NCCL is no
+// part of it.
 #include "kernels/cuda/library.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <type_traits>
@@ -158,6 +159,13 @@ constexpr GemmTable kGemmTable = {.f32 = product<float, float>,
                                   .bf16_unrounded = product<bfloat16, float>,
                                   .f16_unrounded = product<float16, float>};
 
+// TEST_STAND_IN_DEVICES says how many; 1.
+int count_devices() {
+  const char* number = std::getenv("TEST_STAND_IN_DEVICES");
+  return number == nullptr ? 1 : std::atoi(number);
+}
+thread_local int used = 0;
+
 void copy_now(void* to, const void* from, std::int64_t bytes) {
   run_now([=] { std::memcpy(to, from, static_cast<std::size_t>(bytes)); });
 }
@@ -200,17 +208,22 @@ namespace trireme::kernels {
 extern "C" const CudaLibrary trireme_cuda_library;
 const CudaLibrary trireme_cuda_library{
     .version = TRIREME_VERSION,
-    .count_devices = [](std::string*) { return 1; },
+    .count_devices = [](std::string*) { return stand_in::count_devices(); },
     .driver_version = [] { return 13000; },
     .facts = [](int) { return DeviceFacts{.name = "stand-in", .major = 9, .memory_bytes = std::int64_t{4} << 30}; },
     .memory_in_use = [](int) { return stand_in::bytes_in_use(); },
-    .use_device = [](int) {},
-    .current_device = [] { return 0; },
+    .use_device = [](int device) { stand_in::used = device; },
+    .current_device = [] { return stand_in::used; },
     .copy_now = stand_in::copy_now,
     .allocate = stand_in::allocate,
     .free = stand_in::free,
     .pin = stand_in::pin,
     .unpin = stand_in::unpin,
+    .export_memory = [](std::byte*, std::byte*) { return true; },  // its ranks are threads
+    .import_memory = [](const std::byte*) -> std::byte* { return nullptr; },
+    .close_memory = [](std::byte*) {},
+    .reach_device = [](int) { return true; },
+    .can_reach = [](int, int) { return true; },
     .make_stream = stand_in::make_stream,
     .destroy_stream = stand_in::destroy_stream,
     .synchronize_stream = stand_in::synchronize_stream,
@@ -231,6 +244,8 @@ const CudaLibrary trireme_cuda_library{
     .release_device = [] {},
     .fill_normal_rows = stand_in::fill_normal_rows,
     .call_on_host = stand_in::call_on_host,
+    .raise_flag = stand_in::raise_flag,
+    .await_flag = stand_in::await_flag,
     .product_library = [] { return std::string("stand-in"); },
     .measure_product = [](const Product& product) { return static_cast<int>(product.m % 2); },
     .choose_products = stand_in::choose_products,

@@ -31,9 +31,10 @@ struct Point {
 };
 using Event = std::shared_ptr<Point>;  // the last record(), null before the first
 
-struct Item {  // one of the three
+struct Item {  // one of the four
   std::function<void()> work = nullptr;
   Event recorded = nullptr, awaited = nullptr;
+  std::function<bool()> is_raised = nullptr;
 };
 struct Stream {
   std::deque<Item> items;
@@ -76,29 +77,53 @@ class Device {
     stream.items.push_back(std::move(item));
     if (below(16) > 0) return;
     Stream& other = *streams[below(streams.size())];
-    run_until(other, [&other, count = below(32)]() mutable { return other.items.empty() || count-- == 0; });
+    goes_on_until(other, [&other, count = below(32)]() mutable { return other.items.empty() || count-- == 0; });
   }
 
+  // False: a flag that nobody has raised is before it.
   template <class Condition>
-  void run_until(Stream& stream, Condition is_enough) {
+  bool goes_on_until(Stream& stream, Condition is_enough) {
+    bool goes_on = true;
     run([&] {
-      while (!is_enough()) run_next(stream);
+      while (goes_on && !is_enough()) goes_on = runs_next(stream);
     });
+    return goes_on;
+  }
+  // Once more with all that others can do; lock: the caller's.
+  template <class Condition>
+  bool goes_on_with_all(Stream& stream, Condition is_enough) {
+    if (goes_on_until(stream, is_enough)) return true;
+    for (Stream* other : streams) goes_on_until(*other, [other] { return other->items.empty(); });
+    return goes_on_until(stream, is_enough);
+  }
+  template <class Condition>
+  void run_until(std::unique_lock<std::mutex>& lock, Stream& stream, Condition is_enough) {
+    while (!goes_on_with_all(stream, is_enough)) {
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      lock.lock();
+    }
   }
 
  private:
-  // What is awaited comes first. It is never one of this stream's items: it was issued before this one.
-  static void run_next(Stream& stream) {
-    const Item item = std::move(stream.items.front());
-    stream.items.pop_front();
-    if (item.work != nullptr) {
-      item.work();
-    } else if (item.recorded != nullptr) {
-      item.recorded->is_reached = true;
-      item.recorded->time = std::chrono::steady_clock::now();
-    } else {
-      while (!item.awaited->is_reached) run_next(*item.awaited->stream);
+  // What is awaited comes first. It is never one of this stream's items: it was issued before this one. False: it waits
+  // for a flag.
+  static bool runs_next(Stream& stream) {
+    const Item& item = stream.items.front();
+    if (item.awaited != nullptr) {
+      while (!item.awaited->is_reached) {
+        if (!runs_next(*item.awaited->stream)) return false;
+      }
     }
+    if (item.is_raised != nullptr && !item.is_raised()) return false;
+    const Item taken = std::move(stream.items.front());
+    stream.items.pop_front();
+    if (taken.work != nullptr) taken.work();
+    if (taken.recorded != nullptr) {
+      taken.recorded->is_reached = true;
+      taken.recorded->time = std::chrono::steady_clock::now();
+    }
+    return true;
   }
 
   std::mt19937 random_;
@@ -143,12 +168,12 @@ void destroy_stream(void* stream) {
   for (const Item& item : items) {
     TRIREME_CHECK(item.work == nullptr, "a stream ends before its work, whose memory may end too");
   }
-  device().run_until(stream_of(stream), [&] { return items.empty(); });
+  TRIREME_CHECK(device().goes_on_until(stream_of(stream), [&] { return items.empty(); }), "a stream ends that waits");
   delete &stream_of(stream);
 }
 void synchronize_stream(void* stream) {
-  const std::lock_guard lock(device().mutex);
-  device().run_until(stream_of(stream), [&] { return stream_of(stream).items.empty(); });
+  std::unique_lock lock(device().mutex);
+  device().run_until(lock, stream_of(stream), [&] { return stream_of(stream).items.empty(); });
 }
 void wait(void* stream, void* event) {
   const std::lock_guard lock(device().mutex);
@@ -167,18 +192,16 @@ void record(void* event, void* stream) {
   device().add(stream_of(stream), {.recorded = event_of(event)});
 }
 void synchronize_event(void* event) {
-  const std::lock_guard lock(device().mutex);
+  std::unique_lock lock(device().mutex);
   const Event point = event_of(event);
-  if (point != nullptr && !point->is_reached) device().run_until(*point->stream, [&] { return point->is_reached; });
+  if (point == nullptr || point->is_reached) return;
+  device().run_until(lock, *point->stream, [&] { return point->is_reached; });
 }
 bool is_reached(void* event) {
-  {
-    const std::lock_guard lock(device().mutex);
-    const Event& point = event_of(event);
-    if (point != nullptr && !point->is_reached && device().below(2) == 0) return false;
-  }
-  synchronize_event(event);
-  return true;
+  const std::lock_guard lock(device().mutex);
+  const Event point = event_of(event);
+  if (point == nullptr || point->is_reached) return true;
+  return device().below(2) > 0 && device().goes_on_with_all(*point->stream, [&] { return point->is_reached; });
 }
 double seconds_between(void* first, void* second) {
   const std::lock_guard lock(device().mutex);
@@ -192,6 +215,18 @@ void* set_stream(void* stream) {
 }
 void* native_stream() {
   return current;
+}
+void raise_flag(std::uint32_t* flag, std::uint32_t value) {
+  add_work(false, [flag, value] { *flag = value; });
+}
+void await_flag(const std::uint32_t* flag, std::uint32_t value) {
+  TRIREME_CHECK(current != nullptr, "a flag was awaited without a stream");
+  const auto is_raised = [flag, value] {
+    let_reach_device(true);
+    return static_cast<std::int32_t>(*flag - value) >= 0;
+  };
+  const std::lock_guard lock(device().mutex);
+  device().add(*current, {.is_raised = is_raised});
 }
 void issue(std::function<void()> work) {
   add_work(false, std::move(work));

@@ -1,5 +1,8 @@
 #include "kernels/cuda/library.h"
 
+#include <cuda.h>
+
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -137,6 +140,41 @@ void unpin(std::byte* memory) {
   cudaHostUnregister(memory);
 }
 
+// What is not to be had is no error of the next call.
+bool is_to_be_had(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess;
+}
+
+bool export_memory(std::byte* memory, std::byte* handle) {
+  static_assert(sizeof(cudaIpcMemHandle_t) == std::tuple_size_v<decltype(SharedMemory::handle)>);
+  cudaIpcMemHandle_t exported;
+  if (!is_to_be_had(cudaIpcGetMemHandle(&exported, memory))) return false;
+  std::memcpy(handle, &exported, sizeof(exported));
+  return true;
+}
+std::byte* import_memory(const std::byte* handle) {
+  cudaIpcMemHandle_t exported;
+  std::memcpy(&exported, handle, sizeof(exported));
+  void* memory = nullptr;
+  const cudaError_t status = cudaIpcOpenMemHandle(&memory, exported, cudaIpcMemLazyEnablePeerAccess);
+  return is_to_be_had(status) ? static_cast<std::byte*>(memory) : nullptr;
+}
+void close_memory(std::byte* memory) {
+  cudaIpcCloseMemHandle(memory);
+}
+bool can_reach(int from, int to) {
+  int may = 0;
+  return from == to || (is_to_be_had(cudaDeviceCanAccessPeer(&may, from, to)) && may != 0);
+}
+bool reach_device(int device) {
+  const int own = current_device();
+  if (device == own) return true;
+  if (!can_reach(own, device)) return false;
+  const cudaError_t status = cudaDeviceEnablePeerAccess(device, 0);
+  return is_to_be_had(status) || status == cudaErrorPeerAccessAlreadyEnabled;
+}
+
 StreamState& state_of(void* stream) {
   return *static_cast<StreamState*>(stream);
 }
@@ -206,6 +244,40 @@ void* native_stream() {
 void copy(void* to, const void* from, std::int64_t bytes) {
   TRIREME_CUDA(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, current().stream));
 }
+
+// Of the driver's own interface, which this library is not linked to: it loads where there is no driver.
+struct FlagCalls {
+  decltype(&cuStreamWriteValue32) write = nullptr;
+  decltype(&cuStreamWaitValue32) wait = nullptr;
+};
+const FlagCalls& flag_calls() {
+  static const FlagCalls calls = [] {
+    FlagCalls found;
+    const auto find = [](auto& function, const char* name) {
+      cudaDriverEntryPointQueryResult result{};
+      void* address = nullptr;
+      TRIREME_CUDA(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &result));
+      TRIREME_CHECK(result == cudaDriverEntryPointSuccess, std::string("the driver has no ") + name);
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
+    };
+    find(found.write, "cuStreamWriteValue32");
+    find(found.wait, "cuStreamWaitValue32");
+    return found;
+  }();
+  return calls;
+}
+void check(CUresult status, const char* call) {
+  if (status != CUDA_SUCCESS) fail(call, ("the driver's error " + std::to_string(status)).c_str());
+}
+void raise_flag(std::uint32_t* flag, std::uint32_t value) {
+  const auto address = reinterpret_cast<CUdeviceptr>(flag);
+  check(flag_calls().write(current().stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT), "cuStreamWriteValue32");
+}
+void await_flag(const std::uint32_t* flag, std::uint32_t value) {
+  const auto address = reinterpret_cast<CUdeviceptr>(flag);
+  check(flag_calls().wait(current().stream, address, value, CU_STREAM_WAIT_VALUE_GEQ), "cuStreamWaitValue32");
+}
+
 void call_on_host(std::function<void()> work) {
   auto given = std::make_unique<std::function<void()>>(std::move(work));
   TRIREME_CUDA(cudaLaunchHostFunc(
@@ -239,6 +311,11 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .free = cuda::free,
                                        .pin = cuda::pin,
                                        .unpin = cuda::unpin,
+                                       .export_memory = cuda::export_memory,
+                                       .import_memory = cuda::import_memory,
+                                       .close_memory = cuda::close_memory,
+                                       .reach_device = cuda::reach_device,
+                                       .can_reach = cuda::can_reach,
                                        .make_stream = cuda::make_stream,
                                        .destroy_stream = cuda::destroy_stream,
                                        .synchronize_stream = cuda::synchronize_stream,
@@ -258,6 +335,8 @@ const CudaLibrary trireme_cuda_library{.version = TRIREME_VERSION,
                                        .release_device = cuda::release_device,
                                        .fill_normal_rows = cuda::fill_normal_rows,
                                        .call_on_host = cuda::call_on_host,
+                                       .raise_flag = cuda::raise_flag,
+                                       .await_flag = cuda::await_flag,
                                        .product_library = cuda::product_library,
                                        .measure_product = cuda::measure_product,
                                        .choose_products = cuda::choose_products,

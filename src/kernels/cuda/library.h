@@ -25,6 +25,12 @@ struct CudaLibrary {
   void (*free)(std::byte* memory);
   void (*pin)(std::byte* memory, std::int64_t bytes);
   void (*unpin)(std::byte* memory);
+  // For other processes. False, null: not to be had.
+  bool (*export_memory)(std::byte* memory, std::byte* handle);
+  std::byte* (*import_memory)(const std::byte* handle);
+  void (*close_memory)(std::byte* memory);
+  bool (*reach_device)(int device);  // for threads of this process
+  bool (*can_reach)(int from, int to);
 
   void* (*make_stream)(bool high_priority);
   void (*destroy_stream)(void* stream);
@@ -48,6 +54,8 @@ struct CudaLibrary {
   void (*release_device)();
   void (*fill_normal_rows)(const NormalRows& rows, DType dtype, void* out);
   void (*call_on_host)(std::function<void()> work);
+  void (*raise_flag)(std::uint32_t* flag, std::uint32_t value);
+  void (*await_flag)(const std::uint32_t* flag, std::uint32_t value);
 
   std::string (*product_library)();
   int (*measure_product)(const Product& product);
