@@ -35,8 +35,8 @@ train`, `gemm`, `attention` (each has `--help`). For a machine without a compile
 `FOLDER/bench/gpu_suite FOLDER --output FILE` runs every test and benchmark from it. `trireme bench comm` times the collectives of
 training, and `bench/exercise_zero3` puts a model of 1.5 billion parameters through ZeRO-3 on two cards: memory, speed beside DDP and
 DeepSpeed, a checkpoint, SIGKILL, and the same bits after it. `bench/text_run` trains on real text on one card, beside the CPU and
-beside itself; `bench/weak_scaling` gives each of one, two and four cards as many tokens a step, and says what of a step is communication
-that nothing hides.
+beside itself; `bench/weak_scaling` gives each card as many tokens a step by itself and together with others, and says what of a step
+is communication that nothing hides.
 
 **Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
 doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.

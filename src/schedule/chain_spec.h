@@ -98,7 +98,7 @@ struct Options {
   int gradient_slots = 2;  // how many units' gradients may wait for REDUCE while BACKWARD goes on; at least 1
   // Of sharded parameters:
   bool gather_once = false;         // they stay gathered from their first use in the step to their last
-  int gather_ahead = 1;             // so many units before the one at work; at least 0
+  int gather_ahead = 1;             // so many units before the one at work (visits.h); at least 0
   std::int64_t reuse_distance = 0;  // a group stays gathered when fewer elements of others are needed before it again
   std::int64_t max_live = 0;        // so many elements are gathered at most, but what one unit needs; 0: no bound
 

@@ -12,6 +12,7 @@ class GatherPlanner {
   GatherPlanner(const ChainSpec& chain, const Options& options, std::vector<Visit>& visits)
       : chain_(chain), options_(options), visits_(visits), held_until_(chain.groups.size(), kNotHeld) {
     find_needs();
+    find_last_ahead();
   }
 
   void run() {
@@ -23,6 +24,7 @@ class GatherPlanner {
 
  private:
   static constexpr int kNotHeld = -1;
+  static constexpr double kHidesNothing = 0.01;  // of the operations of the visit that has most
 
   int count() const { return static_cast<int>(visits_.size()); }
 
@@ -39,10 +41,28 @@ class GatherPlanner {
     }
   }
 
+  double operations_of(const Visit& visit) const {
+    const UnitSpec& unit = chain_.units[visit.unit];
+    return visit.op == Op::forward ? unit.forward_flops : unit.backward_flops;
+  }
+
+  // Behind visits of next to no operations, as those of an embedding, nothing can hide: they are not counted.
+  void find_last_ahead() {
+    double most = 0;
+    for (const Visit& visit : visits_) most = std::max(most, operations_of(visit));
+    const auto hides = [&](int visit) { return operations_of(visits_[visit]) >= kHidesNothing * most; };
+    for (int visit = 0; visit < count(); ++visit) {
+      int last = visit;
+      for (int ahead = 0; ahead < options_.gather_ahead && last < count() - 1;) {
+        if (hides(++last)) ++ahead;
+      }
+      last_ahead_.push_back(last);
+    }
+  }
+
   // What the visit reads and its next ones will. Those to come wait where they do not fit beside what is there.
   void gather_before(int index) {
-    const int last = std::min(index + options_.gather_ahead, count() - 1);
-    for (int visit = index; visit <= last; ++visit) {
+    for (int visit = index; visit <= last_ahead_[index]; ++visit) {
       std::vector<int>& groups = visits_[index].gathers.emplace_back(Ahead{visit, {}}).groups;
       for (const auto& [group, next] : next_use_[visit]) {
         if (held_until_[group] != kNotHeld) continue;
@@ -100,7 +120,7 @@ class GatherPlanner {
 
   bool stays_gathered(int visit, int next, int group) const {
     if (next == count() || !fits(group, visit + 1, next)) return false;
-    if (options_.gather_once || next <= visit + options_.gather_ahead) return true;
+    if (options_.gather_once || next <= last_ahead_[visit]) return true;
     const std::int64_t between = elements_between(visit, next, group);
     return between == 0 || between < options_.reuse_distance;
   }
@@ -109,6 +129,7 @@ class GatherPlanner {
   const Options& options_;
   std::vector<Visit>& visits_;
   std::vector<std::vector<std::pair<int, int>>> next_use_;  // per visit: (gathered group, visit that reads it next)
+  std::vector<int> last_ahead_;                             // per visit: up to which one groups are gathered with it
   std::vector<int> held_until_;                             // the visit for which a group is there
 };
 

@@ -25,8 +25,8 @@ struct Visit {
 int lowest_trained(const ChainSpec& chain);
 
 // Per round forward 0 .. n-2, loss, backward n-2 .. lowest_trained(). Groups that are is_gathered() come gather_ahead
-// visits early and stay from one use to the next where that is near (gather_ahead, reuse_distance) or gather_once says
-// so, all within max_live.
+// visits early, not counting those of next to no operations, and stay from one use to the next where that is near
+// (gather_ahead, reuse_distance) or gather_once says so, all within max_live.
 std::vector<Visit> list_visits(const ChainSpec& chain, const Options& options, int num_rounds);
 
 }  // namespace trireme::schedule

@@ -209,6 +209,19 @@ TEST(BuildSchedule, GathersAheadAndReleases) {
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "gather block0"), 2);
 }
 
+// Between rounds the embedding's backward and forward would hide nothing of block 0's gather: it stays.
+TEST(BuildSchedule, CountsNoUnitThatHidesNothing) {
+  ChainSpec chain = shard(make_small_chain(2, false), true, true);
+  const Options options{.world_size = 2, .num_micro_batches = 4, .gather_ahead = 1};
+  const auto gathers = [&] {
+    const Lines lines = without_waits(chain, options, 0);
+    return std::count(lines.begin(), lines.end(), "gather block0");
+  };
+  EXPECT_EQ(gathers(), 4) << "nothing is known of operations";
+  for (UnitSpec& unit : chain.units) unit.forward_flops = unit.backward_flops = unit.name == "embed" ? 1e3 : 1e6;
+  EXPECT_EQ(gathers(), 3);
+}
+
 // A rank without work in the last round gathers and releases all the same: the others need its slices.
 TEST(BuildSchedule, RanksWithoutWorkGatherToo) {
   const ChainSpec chain = shard(make_small_chain(1, true), true, true);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "base/failpoint.h"
@@ -20,25 +21,33 @@ struct Measured {
   engine::StepPlan plan;
 };
 
-// Rank 0 of two that share the weights of a Llama of four blocks, on one micro-batch each, under these delays.
+// A Llama of four blocks whose weights two ranks share, on one micro-batch each.
+struct Shared {
+  Chain chain;
+  std::vector<std::int32_t> zeros, positions;
+  Batch batch;
+  engine::EngineOptions options{
+      .micro_batch = {1, 16}, .split = {2, 2}, .sharding = {.parameters = true, .gradients = true, .optimizer = true}};
+  explicit Shared(int width = 32, int vocabulary = 64) : zeros(16, 0), positions(16) {
+    LlamaConfig config;
+    config.vocabulary = vocabulary, config.hidden_size = width, config.intermediate_size = 64, config.num_layers = 4;
+    config.num_heads = 2, config.num_key_value_heads = 2, config.max_positions = 16;
+    chain = make_chain(config, DType::f32);
+    for (int t = 0; t < 16; ++t) positions[t] = t;
+    batch = {.shape = {1, 16},
+             .ids = zeros.data(),
+             .labels = zeros.data(),
+             .positions = positions.data(),
+             .starts = zeros.data()};
+  }
+};
+
+// Rank 0 of them, under these delays.
 Measured measure(int gather_ahead, const std::string& delays) {
-  LlamaConfig config;
-  config.vocabulary = 64, config.hidden_size = 32, config.intermediate_size = 64, config.num_layers = 4;
-  config.num_heads = 2, config.num_key_value_heads = 2, config.max_positions = 16;
   kernels::set_num_threads(1);
-  const Chain chain = make_chain(config, DType::f32);
-  const std::vector<std::int32_t> zeros(16, 0);
-  std::vector<std::int32_t> positions(16);
-  for (int t = 0; t < 16; ++t) positions[t] = t;
-  const Batch batch{.shape = {1, 16},
-                    .ids = zeros.data(),
-                    .labels = zeros.data(),
-                    .positions = positions.data(),
-                    .starts = zeros.data()};
-  const engine::EngineOptions options{.micro_batch = {1, 16},
-                                      .split = {2, 2},
-                                      .sharding = {.parameters = true, .gradients = true, .optimizer = true},
-                                      .gather_ahead = gather_ahead};
+  Shared shared;
+  const auto& [chain, zeros, positions, batch, options] = shared;
+  shared.options.gather_ahead = gather_ahead;
   const auto comms = comm::make_local(2);
   std::vector<train::Overlap> overlaps(2);
   set_failpoints(delays);
@@ -57,6 +66,31 @@ Measured measure(int gather_ahead, const std::string& delays) {
   set_failpoints("");
   EXPECT_EQ(overlaps[0].step_s, overlaps[1].step_s) << "all ranks say the same";
   return {overlaps[0], engine::plan_step(chain, options, 0)};
+}
+
+// What silent steps compute is of the size that it has otherwise, so it takes as long: also where a step before has
+// left other things in the places of what was not gathered.
+TEST(SilentSteps, ComputeWithNumbersOfTheirSize) {
+  kernels::set_num_threads(1);
+  const Shared shared(512, 256);  // no rank's slice is what fills a group up
+  const auto comms = comm::make_local(2);
+  const auto run = [&](int rank) {
+    kernels::set_num_threads(1);
+    engine::Engine engine(shared.chain, shared.options, *comms[rank]);
+    engine.state().initialize(1);
+    engine.refresh_weights();
+    const double loss = engine.step({&shared.batch, 1}, {.learning_rate = 1e-6}).loss;
+    for (int step = 2; step < 5; ++step) {
+      const double own = engine.step({&shared.batch, 1}, {.learning_rate = 1e-6, .step = step, .silent = true}).loss;
+      SCOPED_TRACE(::testing::Message() << "rank " << rank << ", step " << step);
+      EXPECT_NEAR(own, loss, 1);
+      EXPECT_GT(std::abs(own - std::log(256)), 1e-3) << "it multiplies zeros";
+    }
+    engine.drain();
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
 }
 
 // 6 units: embedding, 4 blocks, head. Forward and backward of the first five take 30 ms, each gather 20 ms.
