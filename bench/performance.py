@@ -120,7 +120,7 @@ def comm_rows(bench):
     """A line a collective and size: alone and beside matrix products."""
     lines = {}
     for row in bench["rows"]:
-        line = lines.setdefault((row["collective"], row["bytes"]), {"ranks": bench["ranks"], "through": bench.get("through", "NCCL"),
+        line = lines.setdefault((row["collective"], row["bytes"]), {"ranks": bench["ranks"], "through": bench["through"],
                                                                     "collective": row["collective"], "dtype": row["dtype"],
                                                                     "bytes": row["bytes"]})
         where = "beside products" if row["beside_products"] else "alone"

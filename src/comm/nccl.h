@@ -36,7 +36,7 @@ class Nccl {
     std::byte* data;
     std::int64_t bytes;
     int peer;
-    std::byte* there = nullptr;  // for engine/peer_copies.h
+    std::byte* there = nullptr;  // of what is sent: what the receiver's place is called here; NCCL does without
   };
   // All at once: `sends` are only read. stream: a cudaStream_t.
   void exchange(std::span<const Piece> sends, std::span<const Piece> receives, void* stream);

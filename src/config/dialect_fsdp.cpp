@@ -189,7 +189,9 @@ void read_words(Translation& file, const ForeignValue& from) {
                     "auto_wrap");
       }
       if (!strategy.empty()) {
-        throw Error(2104, from.place, "fsdp names the strategies " + strategy + " and " + word, "keep one of them");
+        throw Error(2104, from.place,
+                    std::string("fsdp names the strategies ").append(strategy).append(" and ").append(word),
+                    "keep one of them");
       }
       strategy = word;
     }

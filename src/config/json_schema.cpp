@@ -55,7 +55,7 @@ std::vector<std::string_view> with_all_truths(const std::vector<std::string_view
 }
 
 // One of the words; those in `shown` are offered, in their spelling.
-Json words_schema(const std::vector<std::string_view>& shown, std::vector<std::string_view> all) {
+Json words_schema(const std::vector<std::string_view>& shown, const std::vector<std::string_view>& all) {
   Json offered = Json::array(), typed = Json::array();
   for (const std::string_view word : shown) offered.push_back(word);
   for (const std::string_view word : all) add_typed(typed, word);

@@ -78,7 +78,7 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::device>(),
        .doc = "Where the computation runs. cuda: on the CUDA device of the rank's number on its machine, with several "
-              "ranks over NCCL; auto: that where each rank of the machine has one, else cpu."},
+              "ranks by copies or over NCCL; auto: that where each rank of the machine has one, else cpu."},
       {.name = "training.mixed_precision",
        .type = Type::choice,
        .derive = [](const Plan& plan) -> Value {

@@ -11,6 +11,7 @@
 #include "engine/gradient_sum.h"
 #include "engine/on_device.h"
 #include "kernels/device.h"
+#include "layout/dispatch.h"
 
 namespace trireme::engine {
 
@@ -22,6 +23,7 @@ using schedule::Op;
 // from lower().
 struct Engine::Bound {
   std::vector<Tensor> parameters, input, output, grad_output, grad_input;
+  std::vector<Tensor> stand_ins;  // of the parameters, where a step may be silent
   std::vector<GradientPlace> gradients;
   std::vector<std::pair<int, std::byte*>> fresh_slots;  // (group, slot) that this instruction overwrites
   std::byte *saved = nullptr, *workspace = nullptr, *slot = nullptr, *gathered = nullptr;
@@ -66,6 +68,7 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
       loss_scale_(optim::initial_loss_scale(options.loss_scale)) {
   TRIREME_CHECK(comm.world_size() == options.split.num_data_ranks, "the communicator must have one rank a data rank");
   make_subsets();
+  if (options.may_be_silent) draw_stand_in();
   for (const StorageGroup& group : plan_.groups) gaps_.push_back(find_gaps(group, chain));
   for (const schedule::Program& program : plan_.programs) {
     std::vector<Bound>& bound = bound_.emplace_back();
@@ -82,6 +85,27 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
 Engine::~Engine() {
   leave_device();
   kernels::release_library_memory();
+}
+
+// Of weights' size, all groups the same.
+void Engine::draw_stand_in() {
+  constexpr double kSize = 0.02;
+  std::int64_t most = 0;
+  for (const StorageGroup& group : plan_.groups) most = std::max(most, group.numel);
+  stand_in_ = Memory(most * size_of(chain_.compute_dtype), options_.device_memory());
+  if (options_.device >= 0) {
+    const kernels::Stream stream;
+    const kernels::OnStream on(stream);
+    kernels::fill_normal_rows({.rows = 1, .columns = most, .pitch = most, .stride = most, .scale = kSize},
+                              chain_.compute_dtype, stand_in_.at(0));
+    return stream.synchronize();
+  }
+  dispatch(chain_.compute_dtype, [&]<class T>(T) {
+    auto* values = reinterpret_cast<T*>(stand_in_.at(0));
+    for (std::int64_t i = 0; i < most; ++i) {
+      values[i] = T(static_cast<float>(kSize * random_normal(0, 0, static_cast<std::uint64_t>(i))));
+    }
+  });
 }
 
 // By a later unit, whose backward came first. A slot that was written before may lack this parameter's gradient:
@@ -125,7 +149,11 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
   const bool is_unit_work = instruction.unit >= 0 && bound.copied_bytes == 0;
   if (!is_unit_work) return bound;
   for (const int parameter : chain_.units[instruction.unit]->parameters()) {
-    bound.parameters.push_back(state_.view(parameter, whole[state_.place(parameter).group]));
+    const int group = state_.place(parameter).group;
+    bound.parameters.push_back(state_.view(parameter, whole[group]));
+    if (!options_.may_be_silent) continue;
+    const bool is_gathered = plan_.chain.groups[group].is_gathered();
+    bound.stand_ins.push_back(state_.view(parameter, is_gathered ? stand_in_.at(0) : whole[group]));
   }
   if (instruction.op != Op::backward && instruction.op != Op::loss) return bound;
 
@@ -171,6 +199,8 @@ std::byte* Engine::address_of(const schedule::Buffer& buffer) const {
 StepReport Engine::step(std::span<const Batch> batches, const StepOptions& options) {
   TRIREME_CHECK(static_cast<int>(batches.size()) == options_.split.rounds(), "a step needs one batch a round");
   TRIREME_CHECK(options_.snapshots || !options.snapshot, "a snapshot was asked for that is not planned");
+  TRIREME_CHECK(options_.may_be_silent || !options.silent,
+                "a silent step was asked for of an engine that is not made for it");
   batches_ = batches;
   step_options_ = options;
   const bool overlaps = plan_.overlaps_steps();
@@ -246,8 +276,19 @@ void Engine::run(int program, int index) {
   }
 }
 
+// What a silent step has in place of it.
+void Engine::skip_collective(const Instruction& instruction, const Bound& bound) {
+  switch (instruction.op) {
+    case Op::count: report_.valid_tokens = own_tokens() * comm_.world_size(); return;
+    case Op::reduce: return add_own_slice(instruction, bound.slot);
+    case Op::report: return device_ != nullptr ? report_of_device() : report_own();
+    default: return;
+  }
+}
+
 void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
   const Unit& unit = *chain_.units[instruction.unit];
+  const std::vector<Tensor>& parameters = step_options_.silent ? bound.stand_ins : bound.parameters;
   const Batch& batch = device_ != nullptr ? batch_on_device(instruction.round) : batches_[instruction.round];
   // Bytes between parameters belong to nobody, but norm and optimizer run over whole groups.
   for (const auto& [group, slot] : bound.fresh_slots) {
@@ -260,19 +301,19 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
     case Op::forward:
     case Op::recompute:
       failpoint("engine.forward", comm_.rank());
-      unit.forward({batch, bound.parameters, bound.input, bound.output, bound.saved, bound.workspace});
+      unit.forward({batch, parameters, bound.input, bound.output, bound.saved, bound.workspace});
       return;
     case Op::loss: {
       const double factor = report_.loss_scale * options_.gradient_factor;
       const double scale = report_.valid_tokens > 0 ? factor / static_cast<double>(report_.valid_tokens) : 0.0;
-      unit.loss({batch, bound.parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace,
+      unit.loss({batch, parameters, bound.input, bound.grad_input, bound.gradients, scale, bound.workspace,
                  losses_ + instruction.round});
       break;
     }
     default:
       failpoint("engine.backward", comm_.rank());
-      unit.backward({batch, bound.parameters, bound.input, bound.grad_output, bound.grad_input, bound.gradients,
-                     bound.saved, bound.workspace});
+      unit.backward({batch, parameters, bound.input, bound.grad_output, bound.grad_input, bound.gradients, bound.saved,
+                     bound.workspace});
   }
   if (failpoint("engine.gradient", comm_.rank())) spoil_last(bound.gradients);
 }
@@ -283,10 +324,9 @@ void Engine::run_accumulate(const Instruction& instruction, const Bound& bound) 
 }
 
 void Engine::run_gather(const Instruction& instruction, const Bound& bound) {
-  std::byte* const whole = bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group);
-  if (step_options_.silent) return repeat_slice(instruction.group, bound.source, whole);
   failpoint("engine.gather", comm_.rank());
-  gather_weights(instruction.group, bound.source, whole);
+  gather_weights(instruction.group, bound.source,
+                 bound.gathered != nullptr ? bound.gathered : state_.weights(instruction.group));
 }
 
 void Engine::run_copy(const Bound& bound) {

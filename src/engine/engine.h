@@ -56,6 +56,7 @@ struct EngineOptions {
   bool offload_optimizer = false, offload_parameters = false, offload_inputs = false;
   bool snapshots = false;        // StepOptions::snapshot may be asked for: host memory for one
   bool measures = false;         // StepReport::seconds
+  bool may_be_silent = false;    // StepOptions::silent may be asked for: beside the plan, memory for one whole group
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
   optim::LossScaleOptions loss_scale{.fixed = 1};
@@ -112,9 +113,10 @@ struct StepOptions {
   // Engine::snapshot() gives the state behind this step, as soon as it is updated: where plan().overlaps_steps() in the
   // next step or drain. Needs EngineOptions::snapshots.
   bool snapshot = false;
-  // Collectives do nothing, what waits for them still waits: for measuring what they cost. A rank's own slice stands
-  // for the others', since units take other times with numbers of other sizes: devices multiply zeros faster. The
-  // report has the mean loss of this rank alone; weights are void afterwards.
+  // Ranks tell each other nothing, what waits for collectives still waits: for measuring what they cost. Units compute
+  // with random weights where theirs were not gathered, since they take other times with numbers of other sizes:
+  // devices multiply zeros faster; a rank's own gradient is added to its sums. The report has the mean loss of this
+  // rank alone; weights are void afterwards. Needs EngineOptions::may_be_silent.
   bool silent = false;
 };
 
@@ -209,7 +211,9 @@ class Engine {
   StepReport::Seconds sum_of_seconds() const;
   void skip_collective(const schedule::Instruction& instruction, const Bound& bound);
   void report_own();
-  void repeat_slice(int group, const std::byte* slice, std::byte* whole);
+  void draw_stand_in();
+  void add_own_slice(const schedule::Instruction& instruction, const std::byte* slot);
+  std::byte* slice_sum(int group) const;
   std::int64_t own_tokens() const;
   void run_compute(const schedule::Instruction& instruction, const Bound& bound);
   void run_count();
@@ -255,6 +259,7 @@ class Engine {
   StepPlan plan_;
   ModelState state_;
   Memory arena_, host_arena_;
+  Memory stand_in_;                        // of a silent step, for any group that is not gathered
   const int copy_threads_;                 // of STEP on the copy lane
   std::vector<std::vector<Bound>> bound_;  // per program
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>

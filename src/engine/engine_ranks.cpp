@@ -3,12 +3,12 @@
 #include "comm/collectives.h"
 #include "comm/subset.h"
 #include "engine/engine.h"
+#include "engine/gradient_sum.h"
 #include "engine/on_device.h"
 
 namespace trireme::engine {
 
 using schedule::Instruction;
-using schedule::Op;
 
 namespace {
 
@@ -46,21 +46,19 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
   return comm_;
 }
 
-// What others need of it to go on.
-void Engine::skip_collective(const Instruction& instruction, const Bound& bound) {
-  switch (instruction.op) {
-    case Op::count: report_.valid_tokens = own_tokens() * comm_.world_size(); return;
-    case Op::gather: return run_gather(instruction, bound);
-    case Op::report: return device_ != nullptr ? report_of_device() : report_own();
-    default: return;
-  }
+// As one rank would add it, alone with its gradient.
+void Engine::add_own_slice(const Instruction& instruction, const std::byte* slot) {
+  if (instruction.reduce != schedule::ReduceKind::reduce_scatter || slot == nullptr) return;
+  const std::int64_t numel = plan_.groups[instruction.group].slice_numel();
+  const std::byte* own = slot + plan_.options.slice_of(comm_.rank()) * numel * size_of(reduce_types_.slot);
+  add_gradient(numel, own, reduce_types_, slice_sum(instruction.group), instruction.first);
 }
 
-void Engine::repeat_slice(int group, const std::byte* slice, std::byte* whole) {
-  const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(chain_.compute_dtype);
-  for (std::int64_t at = 0; at < plan_.options.shard_ranks() * bytes; at += bytes) {
-    if (whole + at != slice) kernels::copy(whole + at, slice, bytes);
-  }
+// Where whole sums are kept, this rank's slice of them.
+std::byte* Engine::slice_sum(int group) const {
+  const bool whole = !plan_.chain.groups[group].shards_gradients;
+  const std::int64_t bytes = plan_.groups[group].slice_numel() * size_of(state_.accumulator_dtype());
+  return state_.accumulator(group) + (whole ? plan_.options.slice_of(comm_.rank()) * bytes : 0);
 }
 
 std::int64_t Engine::own_tokens() const {
@@ -90,14 +88,9 @@ void Engine::reduce(Ranks& ranks, const Instruction& instruction, const std::byt
   const DType dtype = state_.accumulator_dtype();
   const std::int64_t slice_bytes = group.slice_numel() * size_of(dtype);
   switch (instruction.reduce) {
-    case reduce_scatter: {
-      // Where whole sums are kept, this rank's slice of them.
-      const bool whole = !plan_.chain.groups[instruction.group].shards_gradients;
-      std::byte* sum = accumulator + (whole ? ranks.rank() * slice_bytes : 0);
-      ordered_reduce_scatter(ranks, slot, reduce_types_, sum, group.slice_numel(), instruction.participants,
-                             instruction.first);
-      return;
-    }
+    case reduce_scatter:
+      return ordered_reduce_scatter(ranks, slot, reduce_types_, slice_sum(instruction.group), group.slice_numel(),
+                                    instruction.participants, instruction.first);
     case scatter_sums: return ordered_scatter_sums(ranks, accumulator, dtype, group.slice_numel());
     case all_gather: return gather_slices(ranks, accumulator + ranks.rank() * slice_bytes, accumulator, slice_bytes);
     case all_reduce: return ordered_all_reduce(ranks, accumulator, dtype, group.numel);

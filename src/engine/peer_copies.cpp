@@ -57,7 +57,7 @@ int ranks_in_reach(comm::Communicator& ranks, int per_machine) {
     bool all = true;
     for (int from = 0; from < world_size; ++from) {
       for (int to = from / block * block; to < (from / block + 1) * block; ++to) {
-        all = all && sees[static_cast<std::size_t>(from * world_size + to)] != 0;
+        all = all && sees[static_cast<std::size_t>(from) * world_size + to] != 0;
       }
     }
     if (all) return block;
@@ -115,9 +115,14 @@ PeerCopies::PeerCopies(comm::Communicator& ranks, std::vector<const Memory*> tar
   }
   household_ =
       Household::join(peers_[0].names.back().process ^ reinterpret_cast<std::uintptr_t>(peers_[0].names.back().memory));
-  // After which every rank may write here.
-  const std::vector<char> failed = gathered<char>(ranks, std::vector<char>{missing});
-  if (std::ranges::max(failed) == 0) return;
+  try {
+    // After which every rank may write here.
+    missing = std::ranges::max(gathered<char>(ranks, {&missing, 1}));
+  } catch (...) {
+    household_->leave(false);
+    throw;
+  }
+  if (missing == 0) return;
   household_->leave(false);
   throw Error(3066, "rank " + std::to_string(rank_),
               "devices of this machine do not reach each other's memory, although they seemed to",

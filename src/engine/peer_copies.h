@@ -29,8 +29,8 @@ class PeerCopies {
   // What was issued has completed, or abort() was called.
   ~PeerCopies();
 
-  // As comm::Nccl::exchange(), in the calling thread's stream. Piece::there: in one of the targets, and the peer's
-  // Piece for it is at the same place of its own.
+  // As comm::Nccl::exchange(), in the calling thread's stream. Piece::there of what is sent is the receiver's place,
+  // told as the same place in this rank's targets: all ranks have the same at the same place.
   void exchange(std::span<const Piece> sends, std::span<const Piece> receives);
 
   // Ends the waiting of what was issued, which goes on with what is not there yet, and returns when it has ended;

@@ -191,8 +191,9 @@ void add_besides(const Chain& chain, const EngineOptions& given, StepPlan& plan)
   }
   if (given.device >= 0 && options.world_size > 1) {
     using enum schedule::Scope;
-    plan.memory_by_owner["NCCL"] = comm::Nccl::planned_bytes(
+    const std::int64_t nccl = comm::Nccl::planned_bytes(
         {plan.by_copies(shards) ? 1 : options.shard_ranks(), plan.by_copies(replicas) ? 1 : options.replicas});
+    if (nccl > 0) plan.memory_by_owner["NCCL"] = nccl;
   }
   plan.memory_by_owner["library scratch"] = library;
   plan.memory_by_owner["collectives"] = collectives;

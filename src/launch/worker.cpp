@@ -46,7 +46,7 @@ std::vector<std::string> worker_environment(const LaunchOptions& options, int ra
     if (!replaced) result.emplace_back(text);
   }
   for (const auto& [name, value] : own) {
-    if (!value.empty()) result.push_back(name + "=" + value);
+    if (!value.empty()) result.push_back(std::string(name).append("=").append(value));
   }
   return result;
 }

@@ -1,6 +1,8 @@
 #include "train/device.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -86,7 +88,9 @@ void check_same_device(const config::Plan& plan, comm::Communicator& comm) {
 
 namespace {
 bool may_reach(const config::Plan& plan, const Ranks& ranks) {
-  return plan.training.device == config::Device::cuda && plan.distributed.same_host_memory && ranks.count > 1;
+  const char* disabled = std::getenv("NCCL_P2P_DISABLE");
+  return plan.training.device == config::Device::cuda && plan.distributed.same_host_memory && ranks.count > 1 &&
+         (disabled == nullptr || std::string_view(disabled) == "0");
 }
 }  // namespace
 

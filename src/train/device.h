@@ -27,8 +27,8 @@ void check_device(const config::Plan& plan, const Ranks& ranks);
 // Error TR3064 on all ranks where their machines made different things of auto. A collective.
 void check_same_device(const config::Plan& plan, comm::Communicator& comm);
 
-// engine::ranks_in_reach(), where devices may reach each other: 1 with distributed.same_host_memory=false. A
-// collective.
+// engine::ranks_in_reach(), where devices may reach each other: 1 with distributed.same_host_memory=false, or
+// NCCL_P2P_DISABLE=1, which is set where they do not work together. A collective.
 int ranks_in_reach(const config::Plan& plan, const Ranks& ranks, comm::Communicator& comm);
 // What that should give where all machines are as this one, which asks nobody.
 int expected_in_reach(const config::Plan& plan, const Ranks& ranks);

@@ -62,7 +62,7 @@ std::string Overlap::words() const {
 Overlap measure_overlap(const Chain& chain, const engine::EngineOptions& given, comm::Communicator& comm,
                         std::span<const Batch> batches, int pairs) {
   engine::EngineOptions options = given;
-  options.measures = true;
+  options.measures = options.may_be_silent = true;
   engine::Engine engine(chain, options, comm);
   Steps real, silent;
   for (int pair = 0; pair < pairs; ++pair) {

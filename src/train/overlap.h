@@ -1,5 +1,5 @@
 // What communication costs a step because nothing hides it, measured: the time of a step less that of the same schedule
-// with collectives that do nothing.
+// with collectives that tell nobody anything (engine::StepOptions::silent).
 #pragma once
 #include <optional>
 #include <span>

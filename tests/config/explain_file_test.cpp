@@ -64,7 +64,7 @@ std::vector<std::string> json_blocks_of(const std::filesystem::path& guide) {
     }
   }
   for (std::string& block : blocks) {
-    if (!block.starts_with("{")) block = "{" + block + "}";
+    if (!block.starts_with("{")) block.insert(0, "{").append("}");
   }
   return blocks;
 }

@@ -90,7 +90,7 @@ TEST(Misspellings, OfANameFromAnotherToolNameItOrOurs) {
       const bool at_top = find_key(leaf).is_lifted && count % 8 == 0;
       const std::string written = at_top ? slip : block + slip;
       if (find_key(written).key != nullptr || is_block(written) || ++count % 4 != 0) continue;
-      const auto error = error_of(kSmall + "\"" + written + "\": 1\n");
+      const auto error = error_of(std::string(kSmall).append("\"").append(written).append("\": 1\n"));
       ASSERT_TRUE(error);
       EXPECT_EQ(error->code(), 2101) << error->what();
       const bool is_named =

@@ -178,7 +178,7 @@ TEST(Dataset, ASplitShorterThanASampleIsRefusedWithTheCounts) {
   EXPECT_EQ(error_code([&] { Dataset(folder.path(), "train", {7, false}); }), 0);
   const Error error = error_of([&] { Dataset(folder.path(), "train", {8, false}); });
   EXPECT_EQ(error.code(), 4022);
-  EXPECT_NE(error.message().find("8"), std::string::npos);
+  EXPECT_NE(error.message().find('8'), std::string::npos);
   EXPECT_NE(error.message().find("7 tokens"), std::string::npos) << error.what();
   EXPECT_EQ(error_code([&] { Dataset(folder.path(), "train", {0, false}); }), 4022);
   EXPECT_EQ(error_code([&] { Dataset(folder.path(), "heldout", {1, false}); }), 4023);

@@ -193,14 +193,14 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
 
     def test_weak_scaling_compares_ranks_together_with_each_by_itself_and_says_what_communication_costs(self):
         output = self.folder / "scaling.json"
-        command = [sys.executable, "-B", BENCH / "weak_scaling", "--device", "cpu", "--models", "tiny", "--gpus", 2, "--steps", 3, "--pairs", 2,
-                   "--output", output]
+        command = [sys.executable, "-B", BENCH / "weak_scaling", "--device", "cpu", "--models", "tiny", "--gpus", 2, "--steps", 3,
+                   "--pairs", 2, "--strategies", "full_shard", "--output", output]
         for bounds, passes in ((("--least", 0, "--most-exposed", 2), True), (("--least", 1000, "--most-exposed", 2), False),
                                (("--least", 0, "--most-exposed", 0), False)):
             done = subprocess.run([str(word) for word in (*command, *bounds)], capture_output=True, text=True, check=False,
                                   env=os.environ | {"TRIREME_BUILD": str(BUILD)})
             self.assertEqual((done.returncode, done.stderr), (0 if passes else 1, ""), done.stdout)
-            self.assertRegex(done.stdout, f"^{'PASS' if passes else 'FAIL'} tiny on 2: [0-9]+ tokens/s a card at 64 tokens")
+            self.assertRegex(done.stdout, f"^{'PASS' if passes else 'FAIL'} tiny on 2, full_shard: [0-9]+ tokens/s a card at 64 tokens")
             result = json.loads(output.read_text(encoding="utf-8"))
             self.assertEqual([row["ranks"] for row in result["rows"]], [1, 1, 2])
             self.assertEqual([one["passed"] for one in result["checks"]], [passes])
@@ -360,13 +360,13 @@ class Page(unittest.TestCase):
 
     def test_collectives_and_the_exercise_stand_beside_each_other(self):
         row = {"collective": "all_gather", "dtype": "bfloat16", "bytes": 2**20, "seconds": 1e-4, "bus_bytes_per_s": 5e9}
-        comm = {"bench": "comm", "ranks": 2, "rows": [row | {"beside_products": False},
+        comm = {"bench": "comm", "ranks": 2, "through": "copies", "rows": [row | {"beside_products": False},
                                                       row | {"beside_products": True, "seconds": 2e-4, "bus_bytes_per_s": 2.5e9}]}
         check = {"check": "fits", "passed": False, "words": "at most 13.1 GB"}
         exercise = {"bench": "exercise zero3", "model": "gpt2-xl", "gpus": 2, "checks": [check], "failure": "FAIL fits"}
         text = {"bench": "text run", "model": "200 steps, bf16", "gpus": 1, "checks": [check | {"check": "repeats", "passed": True}]}
         page = self.page(a=self.result() | {"bench": [comm, exercise, text]})
-        self.assertIn("| 2 | all_gather | bfloat16 | 1048576 | 100.0 | 5.00 | 200.0 | 2.50 |", page)
+        self.assertIn("| 2 | copies | all_gather | bfloat16 | 1048576 | 100.0 | 5.00 | 200.0 | 2.50 |", page)
         self.assertIn("| gpt2-xl | 2 | fits | FAIL | at most 13.1 GB |", page)
         self.assertIn("| 200 steps, bf16 | 1 | repeats | PASS | at most 13.1 GB |", page)
 

@@ -1,13 +1,18 @@
 // Runs on a CUDA device beside those of the CPU, and beside themselves.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <thread>
 
 #include "base/failpoint.h"
+#include "comm/communicator.h"
 #include "kernels/device.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
+#include "train/device.h"
 #include "train/run_output.h"
 #include "train/same_bits.h"
 #include "train/tiny_run.h"
@@ -176,6 +181,31 @@ bool has_nccl() {
 TinyRun on_two(TinyRun run, const std::string& strategy) {
   run.ranks = 2;
   return with(on_device(std::move(run)), {"distributed.strategy=" + strategy});
+}
+
+// What is planned without the others is what is found with them.
+TEST_F(DevicesTogether, AreInReachUnlessToldOtherwise) {
+  const auto found = [](const std::string& override) {
+    TinyRun run{.output_dir = "run"};
+    run.overrides = {"training.device=cuda", override};
+    const config::Plan plan = tiny_plan(run);
+    const auto comms = comm::make_local(2);
+    std::array<int, 2> in_reach{};
+    const auto ask = [&](int rank) {
+      in_reach[static_cast<std::size_t>(rank)] = train::ranks_in_reach(plan, {2, "", 2, rank}, *comms[rank]);
+    };
+    std::thread other(ask, 1);
+    ask(0);
+    other.join();
+    EXPECT_EQ(in_reach[0], in_reach[1]);
+    EXPECT_EQ(in_reach[0], train::expected_in_reach(plan, {2, "", 2}));
+    return in_reach[0];
+  };
+  EXPECT_EQ(found("distributed.same_host_memory=true"), 2);
+  EXPECT_EQ(found("distributed.same_host_memory=false"), 1);
+  ::setenv("NCCL_P2P_DISABLE", "1", 1);
+  EXPECT_EQ(found("distributed.same_host_memory=true"), 1);
+  ::unsetenv("NCCL_P2P_DISABLE");
 }
 
 TEST_F(DevicesTogether, HaveTheBitsOfOne) {
