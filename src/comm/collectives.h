@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "layout/dtype.h"
@@ -14,6 +16,19 @@ void broadcast(Communicator& comm, std::span<std::byte> bytes, int root);
 std::string broadcast_text(Communicator& comm, std::string text);  // rank 0's, on every rank
 // mine.size() bytes of each rank, in rank order, into all (world_size * mine.size()); mine may be its own place in all.
 void all_gather(Communicator& comm, std::span<const std::byte> mine, std::span<std::byte> all);
+
+// A value of each rank, or as many values of each, in rank order.
+template <class T>
+std::vector<T> gathered(Communicator& comm, const std::vector<T>& mine) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(comm.world_size()));
+  all_gather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+template <class T>
+std::vector<T> gathered(Communicator& comm, const T& mine) {
+  return gathered(comm, std::vector<T>{mine});
+}
 
 // Element types of a reduction, float32, bfloat16 or float16: of the slots; of what is sent, to which also a rank's own
 // slot is rounded before it is added; and of the sums, which are added in fp32 and rounded each time.

@@ -11,7 +11,6 @@
 #include "engine/gradient_sum.h"
 #include "engine/on_device.h"
 #include "kernels/device.h"
-#include "layout/dispatch.h"
 
 namespace trireme::engine {
 
@@ -85,27 +84,6 @@ Engine::Engine(const Chain& chain, const EngineOptions& options, comm::Communica
 Engine::~Engine() {
   leave_device();
   kernels::release_library_memory();
-}
-
-// Of weights' size, all groups the same.
-void Engine::draw_stand_in() {
-  constexpr double kSize = 0.02;
-  std::int64_t most = 0;
-  for (const StorageGroup& group : plan_.groups) most = std::max(most, group.numel);
-  stand_in_ = Memory(most * size_of(chain_.compute_dtype), options_.device_memory());
-  if (options_.device >= 0) {
-    const kernels::Stream stream;
-    const kernels::OnStream on(stream);
-    kernels::fill_normal_rows({.rows = 1, .columns = most, .pitch = most, .stride = most, .scale = kSize},
-                              chain_.compute_dtype, stand_in_.at(0));
-    return stream.synchronize();
-  }
-  dispatch(chain_.compute_dtype, [&]<class T>(T) {
-    auto* values = reinterpret_cast<T*>(stand_in_.at(0));
-    for (std::int64_t i = 0; i < most; ++i) {
-      values[i] = T(static_cast<float>(kSize * random_normal(0, 0, static_cast<std::uint64_t>(i))));
-    }
-  });
 }
 
 // By a later unit, whose backward came first. A slot that was written before may lack this parameter's gradient:
@@ -256,7 +234,7 @@ void Engine::run(int program, int index) {
   failpoint("engine.instruction", comm_.rank());
   const Instruction& instruction = plan_.programs[program].instructions[index];
   const Bound& bound = bound_[program][index];
-  if (step_options_.silent && schedule::is_collective(instruction)) return skip_collective(instruction, bound);
+  if (step_options_.silent && schedule::is_collective(instruction)) return skip_collective(instruction, bound.slot);
   switch (instruction.op) {
     case Op::count: return run_count();
     case Op::forward:
@@ -273,16 +251,6 @@ void Engine::run(int program, int index) {
     case Op::offload:
     case Op::fetch: return run_copy(bound);
     case Op::snapshot: return state_.take_snapshot(instruction.group);
-  }
-}
-
-// What a silent step has in place of it.
-void Engine::skip_collective(const Instruction& instruction, const Bound& bound) {
-  switch (instruction.op) {
-    case Op::count: report_.valid_tokens = own_tokens() * comm_.world_size(); return;
-    case Op::reduce: return add_own_slice(instruction, bound.slot);
-    case Op::report: return device_ != nullptr ? report_of_device() : report_own();
-    default: return;
   }
 }
 

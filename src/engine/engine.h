@@ -56,7 +56,7 @@ struct EngineOptions {
   bool offload_optimizer = false, offload_parameters = false, offload_inputs = false;
   bool snapshots = false;        // StepOptions::snapshot may be asked for: host memory for one
   bool measures = false;         // StepReport::seconds
-  bool may_be_silent = false;    // StepOptions::silent may be asked for: beside the plan, memory for one whole group
+  bool may_be_silent = false;    // StepOptions::silent may be asked for: beside the plan, memory for one gathered group
   double gradient_clipping = 0;  // 0: off
   optim::OptimizerOptions optimizer;
   optim::LossScaleOptions loss_scale{.fixed = 1};
@@ -209,7 +209,7 @@ class Engine {
   void refuse_overwriting() const;
   std::span<const float> gather_to_first(std::span<const float> mine, int group, std::vector<float>& storage);
   StepReport::Seconds sum_of_seconds() const;
-  void skip_collective(const schedule::Instruction& instruction, const Bound& bound);
+  void skip_collective(const schedule::Instruction& instruction, const std::byte* slot);
   void report_own();
   void draw_stand_in();
   void add_own_slice(const schedule::Instruction& instruction, const std::byte* slot);
@@ -259,7 +259,7 @@ class Engine {
   StepPlan plan_;
   ModelState state_;
   Memory arena_, host_arena_;
-  Memory stand_in_;                        // of a silent step, for any group that is not gathered
+  Memory stand_in_;                        // of a silent step, for any group that would be gathered
   const int copy_threads_;                 // of STEP on the copy lane
   std::vector<std::vector<Bound>> bound_;  // per program
   std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>

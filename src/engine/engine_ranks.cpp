@@ -3,7 +3,6 @@
 #include "comm/collectives.h"
 #include "comm/subset.h"
 #include "engine/engine.h"
-#include "engine/gradient_sum.h"
 #include "engine/on_device.h"
 
 namespace trireme::engine {
@@ -46,14 +45,6 @@ comm::Communicator& Engine::ranks_of(schedule::Scope scope) const {
   return comm_;
 }
 
-// As one rank would add it, alone with its gradient.
-void Engine::add_own_slice(const Instruction& instruction, const std::byte* slot) {
-  if (instruction.reduce != schedule::ReduceKind::reduce_scatter || slot == nullptr) return;
-  const std::int64_t numel = plan_.groups[instruction.group].slice_numel();
-  const std::byte* own = slot + plan_.options.slice_of(comm_.rank()) * numel * size_of(reduce_types_.slot);
-  add_gradient(numel, own, reduce_types_, slice_sum(instruction.group), instruction.first);
-}
-
 // Where whole sums are kept, this rank's slice of them.
 std::byte* Engine::slice_sum(int group) const {
   const bool whole = !plan_.chain.groups[group].shards_gradients;
@@ -68,10 +59,7 @@ std::int64_t Engine::own_tokens() const {
 }
 
 void Engine::run_count() {
-  const std::int64_t own = own_tokens();
-  std::vector<std::int64_t> all(static_cast<std::size_t>(comm_.world_size()));
-  comm::all_gather(comm_, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
-  for (const std::int64_t count : all) report_.valid_tokens += count;
+  for (const std::int64_t count : comm::gathered(comm_, own_tokens())) report_.valid_tokens += count;
 }
 
 void Engine::run_reduce(const Instruction& instruction, const std::byte* slot) {

@@ -46,8 +46,7 @@ void Engine::run_report() {
                          static_cast<double>(own_non_finite_)});
   const std::size_t size = own.size();
   TRIREME_CHECK(std::ssize(own) == schedule::report_words(static_cast<int>(rounds)), "report exchanges what it costs");
-  std::vector<double> all(size * static_cast<std::size_t>(comm_.world_size()));
-  comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  const std::vector<double> all = comm::gathered(comm_, own);
   const auto word_of = [&](int rank) { return std::span(all).subspan(static_cast<std::size_t>(rank) * size, size); };
   double sum = 0;  // in micro-batch order, so that the loss does not depend on the ranks
   for (int m = 0; m < options_.split.num_micro_batches; ++m) {
@@ -72,13 +71,6 @@ void Engine::run_report() {
   }
   set_norm(squares.value());
   if (!std::isfinite(report_.gradient_norm)) on_non_finite(static_cast<std::int64_t>(non_finite), found_by);
-}
-
-// Of a silent step.
-void Engine::report_own() {
-  double sum = 0;
-  for (const double loss : own_losses_) sum += loss;
-  report_.loss = sum / static_cast<double>(std::max(own_tokens(), std::int64_t{1}));
 }
 
 void Engine::set_norm(double squares) {

@@ -17,13 +17,6 @@ namespace {
 constexpr std::chrono::seconds kLongest{10};   // that what was issued takes to end, once nothing waits
 constexpr std::uint32_t kFarAhead = 1u << 30;  // of any exchange that may be under way
 
-template <class T>
-std::vector<T> gathered(comm::Communicator& ranks, std::span<const T> mine) {
-  std::vector<T> all(mine.size() * static_cast<std::size_t>(ranks.world_size()));
-  comm::all_gather(ranks, std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
 // Whether the device of this rank reads what the others have written into memory of theirs, by rank.
 std::vector<char> seen_by_this(comm::Communicator& ranks) {
   struct Offer {
@@ -35,7 +28,7 @@ std::vector<char> seen_by_this(comm::Communicator& ranks) {
   offer.word ^= offer.name.process;
   kernels::copy_now(mine.at(0), &offer.word, sizeof(offer.word));
   std::vector<char> sees;
-  for (const auto& [name, word] : gathered<Offer>(ranks, {&offer, 1})) {
+  for (const auto& [name, word] : comm::gathered(ranks, offer)) {
     std::uint64_t read = ~word;
     if (std::byte* const opened = ssize(sees) == ranks.rank() ? mine.at(0) : kernels::open_shared(name)) {
       kernels::copy_now(&read, opened, sizeof(read));
@@ -50,7 +43,7 @@ std::vector<char> seen_by_this(comm::Communicator& ranks) {
 }  // namespace
 
 int ranks_in_reach(comm::Communicator& ranks, int per_machine) {
-  const std::vector<char> sees = gathered<char>(ranks, seen_by_this(ranks));
+  const std::vector<char> sees = comm::gathered(ranks, seen_by_this(ranks));
   const int world_size = ranks.world_size();
   for (const int block : {world_size, per_machine}) {
     if (world_size % block != 0) continue;
@@ -102,7 +95,7 @@ PeerCopies::PeerCopies(comm::Communicator& ranks, std::vector<const Memory*> tar
   for (const Memory* memory : targets_) {
     names.push_back(memory->bytes() > 0 ? kernels::share(memory->at(0)) : kernels::SharedMemory{});
   }
-  const std::vector<kernels::SharedMemory> all = gathered<kernels::SharedMemory>(ranks, names);
+  const std::vector<kernels::SharedMemory> all = comm::gathered(ranks, names);
   char missing = 0;
   for (int peer = 0; peer < world_size_; ++peer) {
     const auto begin = all.begin() + peer * std::ssize(names);
@@ -117,7 +110,7 @@ PeerCopies::PeerCopies(comm::Communicator& ranks, std::vector<const Memory*> tar
       Household::join(peers_[0].names.back().process ^ reinterpret_cast<std::uintptr_t>(peers_[0].names.back().memory));
   try {
     // After which every rank may write here.
-    missing = std::ranges::max(gathered<char>(ranks, {&missing, 1}));
+    missing = std::ranges::max(comm::gathered(ranks, missing));
   } catch (...) {
     household_->leave(false);
     throw;

@@ -45,10 +45,13 @@ std::uint64_t this_process() {
   return number;
 }
 
-std::array<char, 40> this_machine() {
-  std::array<char, 40> id{};
-  std::ifstream("/proc/sys/kernel/random/boot_id").get(id.data(), std::ssize(id));
-  return id;
+const std::array<char, 40>& this_machine() {
+  static const std::array<char, 40> boot = [] {
+    std::array<char, 40> id{};
+    std::ifstream("/proc/sys/kernel/random/boot_id").get(id.data(), std::ssize(id));
+    return id;
+  }();
+  return boot;
 }
 
 // The library is built with CUDA 13, and what any toolkit of a major version makes runs on each driver of that version.

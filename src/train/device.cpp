@@ -74,9 +74,7 @@ void check_device(const config::Plan& plan, const Ranks& ranks) {
 }
 
 void check_same_device(const config::Plan& plan, comm::Communicator& comm) {
-  const config::Device mine = plan.training.device;
-  std::vector<config::Device> all(static_cast<std::size_t>(comm.world_size()));
-  comm::all_gather(comm, std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const std::vector<config::Device> all = comm::gathered(comm, plan.training.device);
   const auto other = std::find_if(all.begin(), all.end(), [&](config::Device device) { return device != all[0]; });
   if (other == all.end()) return;
   const auto name = [](config::Device device) { return device == config::Device::cuda ? "cuda" : "cpu"; };

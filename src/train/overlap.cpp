@@ -76,10 +76,8 @@ Overlap measure_overlap(const Chain& chain, const engine::EngineOptions& given, 
   }
   using Medians = std::array<double, 4>;
   const Medians own{median(real.whole), median(silent.whole), median(real.communication), median(silent.computing)};
-  std::vector<Medians> all(static_cast<std::size_t>(comm.world_size()));
-  comm::all_gather(comm, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   Medians most{};
-  for (const Medians& rank : all) {
+  for (const Medians& rank : comm::gathered(comm, own)) {
     for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], rank[i]);
   }
   return {most[0], most[1], most[2], most[3]};

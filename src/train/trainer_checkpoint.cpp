@@ -25,10 +25,7 @@ std::string new_run_id() {
 }
 
 bool all_ranks(comm::Communicator& comm, bool mine) {
-  const char vote = mine ? 1 : 0;
-  std::string votes(static_cast<std::size_t>(comm.world_size()), 0);
-  comm::all_gather(comm, std::as_bytes(std::span(&vote, 1)), std::as_writable_bytes(std::span(votes)));
-  return votes.find('\0') == std::string::npos;
+  return std::ranges::min(comm::gathered(comm, static_cast<char>(mine ? 1 : 0))) != 0;
 }
 
 }  // namespace

@@ -66,8 +66,7 @@ void Trainer::evaluate() {
     const LossResult loss = engine_->evaluate(&rows);
     own[round] = {loss.sum, loss.weight};
   }
-  std::vector<BatchLoss> all(rounds * ranks);
-  comm::all_gather(comm_, std::as_bytes(std::span(own)), std::as_writable_bytes(std::span(all)));
+  const std::vector<BatchLoss> all = comm::gathered(comm_, own);
   BatchLoss total;  // in batch order, so that the figure does not depend on the ranks
   for (std::uint64_t batch = 0; batch < num_batches; ++batch) {
     const BatchLoss& loss = all[(batch % ranks) * rounds + batch / ranks];
