@@ -42,7 +42,11 @@ void gather(std::int64_t N, std::int64_t units, const std::int32_t* ids, const v
 template <class N>
 constexpr int kWidth = kWidthOf<N>;  // elements that a thread takes at once
 
-constexpr int kSortThreads = 512, kSortWarps = kSortThreads / 32, kSortIds = kSortThreads;
+constexpr int kSortIds = 512, kSortWarps = kSortIds / 32;  // of a block; a thread an id
+// Rows without an id are cleared in part while others sort: of kSortIds ids the first so many, by warps of their own.
+// As many as take no longer than sorting: all rows would keep the next kernel, which clears the rest, waiting.
+constexpr int kSortCleared = 160, kSortClearWarps = 8;
+constexpr int kSortThreads = kSortIds + 32 * kSortClearWarps;
 
 // Positions in the order of ids, those of an id in their own.
 struct Sorted {
@@ -57,12 +61,16 @@ struct Sorted {
 };
 
 // A block has kSortIds ids, and looks at all rows for them, twice: how many of each there are, and where each row goes.
-// Its warps have the rows' parts one behind another.
-__global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const std::int32_t* ids, Sorted sorted) {
+// The first kSortWarps of its warps have the rows' parts one behind another; the others clear rows of the gradient, if
+// it is given, which are of `pieces` each.
+__global__ void __launch_bounds__(kSortThreads)
+    sort_kernel(int N, int V, const std::int32_t* ids, Sorted sorted, uint4* gradient, std::int64_t pieces) {
   constexpr int kUnroll = 8;
   __shared__ int places[kSortWarps][kSortIds];  // of a warp's next row of an id
   __shared__ int counts[kSortWarps], lower[kSortWarps];
+  __shared__ unsigned without_rows[kSortWarps];  // bits of the block's ids
   const int me = static_cast<int>(threadIdx.x), lane = me % 32, warp = me / 32;
+  const bool sorts = warp < kSortWarps;
   let_next_kernel_start();
   const int begin_id = static_cast<int>(blockIdx.x) * kSortIds;
   const int share = (N + kSortWarps - 1) / kSortWarps, begin = min(warp * share, N), end = min(begin + share, N);
@@ -96,16 +104,20 @@ __global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const 
     }
     return low;
   };
+  if (sorts) {
 #pragma unroll
-  for (int w = 0; w < kSortWarps; ++w) places[w][me] = 0;
+    for (int w = 0; w < kSortWarps; ++w) places[w][me] = 0;
+  }
   __syncthreads();
-  int low = go_through([](int, int, int) {});
+  int low = sorts ? go_through([](int, int, int) {}) : 0;
   __syncthreads();
   int count = 0;
-  for (int w = 0; w < kSortWarps; ++w) {
-    const int here = places[w][me];
-    places[w][me] = count;
-    count += here;
+  if (sorts) {
+    for (int w = 0; w < kSortWarps; ++w) {
+      const int here = places[w][me];
+      places[w][me] = count;
+      count += here;
+    }
   }
   int before = count;  // in this id and the lower ones of the warp
   for (int width = 1; width < 32; width *= 2) {
@@ -113,16 +125,30 @@ __global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const 
     if (lane >= width) before += other;
   }
   low = __reduce_add_sync(~0u, low);
-  if (lane == 31) {
+  const unsigned none = __ballot_sync(~0u, count == 0);
+  if (sorts && lane == 31) {
     counts[warp] = before;
     lower[warp] = low;
+    without_rows[warp] = none;
   }
   __syncthreads();
-  int start = before - count;
-  for (int w = 0; w < kSortWarps; ++w) start += lower[w] + (w < warp ? counts[w] : 0);
-  for (int w = 0; w < kSortWarps; ++w) places[w][me] += start;
-  if (begin_id + me <= V) sorted.starts[begin_id + me] = start;
+  if (sorts) {
+    int start = before - count;
+    for (int w = 0; w < kSortWarps; ++w) start += lower[w] + (w < warp ? counts[w] : 0);
+    for (int w = 0; w < kSortWarps; ++w) places[w][me] += start;
+    if (begin_id + me <= V) sorted.starts[begin_id + me] = start;
+  }
   __syncthreads();
+  if (!sorts) {
+    if (gradient == nullptr) return;
+    for (int i = warp - kSortWarps; i < min(kSortCleared, V - begin_id); i += kSortClearWarps) {
+      if ((without_rows[i / 32] >> (i % 32) & 1) == 0) continue;
+      uint4* row = gradient + (begin_id + i) * pieces;
+#pragma unroll 8
+      for (std::int64_t c = lane; c < pieces; c += 32) row[c] = uint4{};
+    }
+    return;
+  }
   go_through([&](int row, int of_block, int place) {
     sorted.ids[place] = begin_id + of_block;
     sorted.order[place] = row;
@@ -131,7 +157,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_kernel(int N, int V, const 
 
 // A block at the first position of each section of an id adds its rows up: to the gradient, or, where the id has more,
 // into a slot of partial. A thread has so many columns as fill a pack, whatever the alignment. Each block also clears
-// its share of the rows without an id, unless the gradient is added to.
+// its share of the rows without an id, unless the gradient is added to: those that sort_kernel has left.
 template <class N>
 __global__ void __launch_bounds__(kThreads, 8)
     backward_kernel(Sorted sorted, std::int64_t C, int V, bool aligned, const N* dy, N* dw, bool add, float* partial) {
@@ -163,7 +189,8 @@ __global__ void __launch_bounds__(kThreads, 8)
       bool empty[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        empty[u] = v + u < last && sorted.starts[v + u] == sorted.starts[v + u + 1];
+        empty[u] = v + u < last && (!aligned || (v + u) % kSortIds >= kSortCleared) &&
+                   sorted.starts[v + u] == sorted.starts[v + u + 1];
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -258,12 +285,13 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
                 "an embedding's gradient of so many positions does not fit into a stream's memory");
   const Sorted sorted{N, ids_in_order, order, order + N, section_of(N, C)};
   auto* partial = reinterpret_cast<float*>(ids_in_order) + kWorkspaceBytes / 2 / 4;
-  sort_kernel<<<static_cast<unsigned>(V / kSortIds + 1), kSortThreads, 0, stream>>>(static_cast<int>(N),
-                                                                                    static_cast<int>(V), ids, sorted);
-  TRIREME_CUDA_LAUNCHED("embedding_backward");
   constexpr int kSize = kWidth<Native<T>>;
   constexpr std::int64_t kMostCleared = 32;  // rows, by a block
   const bool aligned = is_aligned(dy) && is_aligned(dw) && C % kSize == 0;
+  sort_kernel<<<static_cast<unsigned>(V / kSortIds + 1), kSortThreads, 0, stream>>>(
+      static_cast<int>(N), static_cast<int>(V), ids, sorted, add || !aligned ? nullptr : reinterpret_cast<uint4*>(dw),
+      C / kSize);
+  TRIREME_CUDA_LAUNCHED("embedding_backward");
   const dim3 blocks(static_cast<unsigned>(add ? N : std::max(N, ceil_div(V, kMostCleared))),
                     static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
   launch_early("embedding_backward", backward_kernel<Native<T>>, blocks, kThreads, sorted, C, static_cast<int>(V),
