@@ -36,6 +36,13 @@ def checked(command, timeout):
     return done.stdout
 
 
+def prepare_docs(trireme, folder, timeout):
+    """This project's docs as training data in folder/data."""
+    texts = [page.read_text(encoding="utf-8") for page in sorted((HERE.parent / "docs").glob("*.md"))]
+    (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
+    checked([trireme, "data", "prepare", folder / "text.txt", "--output", folder / "data"], timeout)
+
+
 def losses(folder):
     """{step: loss} of a run; a run that resumes drops what it had told of later steps."""
     found = {}

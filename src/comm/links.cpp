@@ -252,13 +252,26 @@ bool Links::look_for_the_lost() {
   return found;
 }
 
-void Links::rest(std::uint32_t seen) {
+bool Links::is_time_to_look() {
   const auto now = steady_clock::now();
-  if (now >= next_look_) {
-    next_look_ = now + kLongestSleep;
-    if (look_for_the_lost()) return;
-  }
+  if (now < next_look_) return false;
+  next_look_ = now + kLongestSleep;
+  return true;
+}
+
+void Links::rest(std::uint32_t seen) {
+  if (is_time_to_look() && look_for_the_lost()) return;
   bell_.sleep(seen, kLongestSleep);
+}
+
+// Who leaves says so in the ring before its connection ends.
+void Links::throw_if_deserted() {
+  if (!is_time_to_look()) return;
+  for (const auto& link : links_) {
+    if (!link) continue;
+    if (is_gone(link->peer.connection) && link->in.closed() == Closed::no) link->is_lost = true;
+    if (link->is_lost) throw lost(*link, Closed::left);
+  }
 }
 
 }  // namespace trireme::comm

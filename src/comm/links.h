@@ -73,6 +73,7 @@ class Links {
 
   void close(const std::string& reason) noexcept;  // idempotent; all calls throw TR1102 from now on, the peers' TR1101
   void throw_if_closed() const;
+  void throw_if_deserted();  // TR1101 where a peer's process has ended without close(); looks at most once in a while
 
  private:
   struct Link;
@@ -85,6 +86,7 @@ class Links {
   Error lost(const Link& link, Closed why) const;
   void fail(Link& link, const Error& error);
   void rest(std::uint32_t seen);
+  bool is_time_to_look();
   bool look_for_the_lost();  // true: found one
   std::string place() const { return "rank " + std::to_string(rank_); }
 

@@ -191,7 +191,7 @@ class LocalCommunicator final : public Communicator {
     world_->break_off(rank_, {1102, "communication was broken off: " + reason},
                       {1101, place_of(rank_) + " broke off: " + reason});
   }
-  void throw_if_aborted() const override {
+  void throw_if_broken() const override {
     const std::lock_guard lock(world_->mutex);
     if (!world_->broken_off) return;
     const auto& [rank, own, peers] = *world_->broken_off;

@@ -44,7 +44,7 @@ template <class Bytes, class Copy>
 void in_pieces(std::span<std::byte> ring, std::uint64_t position, Bytes bytes, Copy copy) {
   const std::size_t begin = static_cast<std::size_t>(position % ring.size());
   const std::size_t first = std::min(bytes.size(), ring.size() - begin);
-  copy(ring.data() + begin, bytes.first(first));
+  if (first > 0) copy(ring.data() + begin, bytes.first(first));
   if (first < bytes.size()) copy(ring.data(), bytes.subspan(first));
 }
 

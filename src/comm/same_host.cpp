@@ -171,7 +171,10 @@ class SameHostCommunicator final : public Communicator {
     shared_->links.close(reason);
     inner_->abort(reason);
   }
-  void throw_if_aborted() const override { shared_->links.throw_if_closed(); }
+  void throw_if_broken() const override {
+    shared_->links.throw_if_closed();
+    shared_->links.throw_if_deserted();
+  }
 
  private:
   void check_peer(int peer) const {

@@ -25,7 +25,7 @@ class Subset final : public Communicator {
     return all_.receive(bytes, ranks_.at(static_cast<std::size_t>(from)));
   }
   void abort(const std::string& reason) noexcept override { all_.abort(reason); }
-  void throw_if_aborted() const override { all_.throw_if_aborted(); }
+  void throw_if_broken() const override { all_.throw_if_broken(); }
 
  private:
   Communicator& all_;

@@ -54,7 +54,7 @@ void Engine::OnDevice::abort() const noexcept {
 // While the host waits for the device, which may wait for a peer that never comes.
 void Engine::check_peers() {
   try {
-    comm_.throw_if_aborted();
+    comm_.throw_if_broken();
     device_->throw_if_failed();
   } catch (...) {
     free_peers();

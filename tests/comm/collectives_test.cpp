@@ -62,7 +62,7 @@ class CountingCommunicator : public Communicator {
     return comm_.receive(bytes, from);
   }
   void abort(const std::string& reason) noexcept override { comm_.abort(reason); }
-  void throw_if_aborted() const override { comm_.throw_if_aborted(); }
+  void throw_if_broken() const override { comm_.throw_if_broken(); }
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:

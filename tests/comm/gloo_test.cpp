@@ -66,7 +66,7 @@ TEST(Gloo, AbortFreesAllWaitsOfTheRank) {
   EXPECT_LT(waiting.get() - begin, std::chrono::seconds(10));  // 200 ms promised
   expect_error(1102, [&] { ranks[0]->send(small, 1); });
   expect_error(1102, [&] { barrier(*ranks[0]); });
-  expect_error(1102, [&] { ranks[0]->throw_if_aborted(); });
+  expect_error(1102, [&] { ranks[0]->throw_if_broken(); });
   ranks[0]->abort("again");
 }
 

@@ -89,10 +89,10 @@ TEST_P(RanksAsThreads, AbortFreesAWaitingRankAndStaysInForce) {
     }
     EXPECT_EQ(error_code([&] { ranks[1]->send(bytes, 2); }), 1102);
     EXPECT_EQ(error_code([&] { barrier(*ranks[1]); }), 1102);
-    EXPECT_EQ(error_code([&] { ranks[1]->throw_if_aborted(); }), 1102);
+    EXPECT_EQ(error_code([&] { ranks[1]->throw_if_broken(); }), 1102);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  for (const auto& rank : ranks) rank->throw_if_aborted();
+  for (const auto& rank : ranks) rank->throw_if_broken();
   ranks[1]->abort("disk full on rank 2");
   ranks[1]->abort("a later reason");
   waiting.join();

@@ -183,6 +183,23 @@ TEST(Processes, AKilledRankIsALostConnectionWithinSeconds) {
   }
 }
 
+// Also to those who do not talk to it, but wait for a device that does.
+TEST(Processes, AKilledRankOfTheSameHostIsSeenByWhoWaitsForSomethingElse) {
+  for (int killed : {0, 2}) {
+    Workers workers(3, {"beside"});
+    workers.await_steps();
+    workers[killed].signal(SIGKILL);
+    const auto results = workers.wait(std::chrono::seconds(20));  // a fraction of a second promised
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == killed) continue;
+      EXPECT_EQ(results[rank].exit_code, 1);
+      const std::string lost = "TR1101: rank " + std::to_string(rank) + ": no connection to rank " +
+                               std::to_string(killed) + " any more: its process is gone";
+      EXPECT_TRUE(testing::says(results[rank].err, lost)) << results[rank].err;
+    }
+  }
+}
+
 TEST(Processes, AStopRequestOfOneRankStopsAll) {
   Workers workers(2, {"steps"});
   workers.await_steps();

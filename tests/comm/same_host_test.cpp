@@ -148,6 +148,15 @@ TEST(SameHost, WhatAPeerSentBeforeItLeftIsKeptBesideASendItNeverTook) {
   EXPECT_EQ(word[0], std::byte(7));
 }
 
+// It may have been done before this rank was.
+TEST(SameHost, ARankThatLeavesIsNothingToWhoWaitsForSomethingElse) {
+  Communicators ranks = make_sharing(3);
+  ranks[1].reset();
+  const auto end = steady_clock::now() + milliseconds(300);  // longer than between two looks
+  while (steady_clock::now() < end) ranks[0]->throw_if_broken();
+  expect_error(1101, [&] { ranks[0]->send(Bytes(1), 1); });
+}
+
 TEST(SameHost, ATransferDroppedUnderWayBreaksTheCommunicatorNotTheMemory) {
   const Communicators ranks = make_sharing(2);
   {

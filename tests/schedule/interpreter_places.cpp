@@ -44,6 +44,7 @@ std::int64_t Interpreter::true_bytes(const Instruction& instruction, const Buffe
     case BufferKind::boundary_gradient: return units[buffer.unit].output_bytes;
     case BufferKind::saved: return units[buffer.unit].saved_bytes;
     case BufferKind::workspace:
+      if (instruction.unit < 0) return 0;  // a damaged program's: nobody's workspace
       if (instruction.op == Op::forward) {
         const UnitSpec& unit = units[instruction.unit];
         const bool has_backward = std::any_of(units.begin(), units.begin() + instruction.unit + 1,

@@ -208,6 +208,17 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
             speeds = [row["tokens_per_s_per_gpu"] for row in result["rows"]]
             self.assertAlmostEqual(result["checks"][0]["of_alone"], 2 * speeds[2] / (speeds[0] + speeds[1]))
 
+    def test_who_is_left_by_a_killed_rank_ends(self):
+        output = self.folder / "killed.json"
+        for limit, code in ((60, 0), (0.001, 1)):
+            command = [sys.executable, "-B", BENCH / "killed_rank", "--device", "cpu", "--limit", limit, "--output", output]
+            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                                  env=os.environ | {"TRIREME_BUILD": str(BUILD)})
+            self.assertEqual((done.returncode, done.stderr), (code, ""), done.stdout)
+            words = [check["words"] for check in json.loads(output.read_text(encoding="utf-8"))["checks"]]
+            for one, expected in zip(words, ["still there after 0.001 s"] * 3 if code else ["TR1101: rank 1", "TR1101: rank 0", "TR1112"]):
+                self.assertIn(expected, one)
+
     def test_a_run_with_other_bits_is_not_the_same(self):
         exercise = module("exercise_zero3")
         options = types.SimpleNamespace(model="tiny", seq=32, micro_batch=2, gpus=2)

@@ -181,7 +181,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
-  void throw_if_aborted() const override { group_->throw_if_aborted(); }
+  void throw_if_broken() const override { group_->throw_if_aborted(); }
 
  private:
   // The n-th transfer of a pair carries tag n on both ends: Gloo matches by tag.

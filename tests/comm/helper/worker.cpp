@@ -94,6 +94,16 @@ int steps(Membership& job, const Arguments&) {
   }
 }
 
+// Waits for something else than its peers, as who waits for a device does.
+int beside(Membership& job, const Arguments&) {
+  std::printf("rank %d waits\n", job.comm->rank());
+  std::fflush(stdout);
+  for (;;) {
+    job.comm->throw_if_broken();
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+}
+
 // RANK throws while the others wait for it.
 int fail(Membership& job, const Arguments& arguments) {
   if (job.comm->rank() == std::stoi(arguments.at(0))) throw data_error();
@@ -144,7 +154,7 @@ int litter(Membership&, const Arguments& arguments) {
 int run(Membership& job, const std::string& behaviour, const Arguments& arguments) {
   static const std::map<std::string, int (*)(Membership&, const Arguments&)> kBehaviours = {
       {"collectives", collectives}, {"transfers", transfers}, {"steps", steps},   {"fail", fail}, {"finish", finish},
-      {"stubborn", stubborn},       {"garbage", garbage},     {"litter", litter}, {"done", done},
+      {"stubborn", stubborn},       {"garbage", garbage},     {"litter", litter}, {"done", done}, {"beside", beside},
   };
   const auto found = kBehaviours.find(behaviour);
   TRIREME_CHECK(found != kBehaviours.end(), "no such behaviour: " + behaviour);
