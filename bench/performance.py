@@ -36,7 +36,7 @@ train`, `gemm`, `attention` (each has `--help`). For a machine without a compile
 training, and `bench/exercise_zero3` puts a model of 1.5 billion parameters through ZeRO-3 on two cards: memory, speed beside DDP and
 DeepSpeed, a checkpoint, SIGKILL, and the same bits after it. `bench/text_run` trains on real text on one card, beside the CPU and
 beside itself; `bench/weak_scaling` gives each card as many tokens a step by itself and together with others, and says what of a step
-is communication that nothing hides.
+is communication that nothing hides; `bench/killed_rank` kills one of two ranks, and says how soon the other ends.
 
 **Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
 doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.
@@ -180,6 +180,7 @@ def section(name, card):
         "Collectives": [line for bench in named(card, "comm") for line in comm_rows(bench)],
         "Weak scaling": [line for bench in named(card, "weak") for line in check_rows(bench)],
         "ZeRO-3": [line for bench in named(card, "exercise") for line in check_rows(bench)],
+        "A killed rank": [line for bench in named(card, "killed") for line in check_rows(bench)],
         "A run on text": [line for bench in named(card, "text") for line in check_rows(bench)],
         "Kernels": [row for bench in named(card, "kernels") for row in bench["rows"]],
         "Tests": list(card["tests"].values()),

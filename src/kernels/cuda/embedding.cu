@@ -175,12 +175,16 @@ __global__ void __launch_bounds__(kThreads, 8)
   const std::int64_t begin = blockIdx.x;
   let_next_kernel_start();
   wait_for_kernel_before();
-  std::int32_t id = 0, row = 0;  // asked for before stores that they would wait for
-  bool is_first = false;
+  // Asked for before stores that they would wait for.
+  std::int32_t id = 0;
+  bool is_first = false, begins_section = false;
+  Neighbours<N, kWidth<N>> first_row = {};
   if (begin < sorted.rows) {
     id = sorted.ids[begin];
-    row = sorted.order[begin];
+    const std::int32_t row = sorted.order[begin];
     is_first = begin == 0 || sorted.ids[begin - 1] != id;
+    begins_section = is_first || ((begin - sorted.starts[id]) & (sorted.section - 1)) == 0;
+    if (begins_section) first_row = load(dy + row * C + c);
   }
   if (!add) {
     const int share = (V + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
@@ -198,15 +202,14 @@ __global__ void __launch_bounds__(kThreads, 8)
       }
     }
   }
-  if (begin >= sorted.rows) return;
-  if (!is_first && ((begin - sorted.starts[id]) & (sorted.section - 1)) != 0) return;
+  if (!begins_section) return;
   Floats<kWidth<N>> sum{};
   const auto add_row = [&](const Neighbours<N, kWidth<N>>& values) {
     const auto x = floats(values);
 #pragma unroll
     for (int i = 0; i < kWidth<N>; ++i) sum.at[i] += x.at[i];
   };
-  add_row(load(dy + row * C + c));
+  add_row(first_row);
   const std::int64_t last = sorted.starts[id + 1], end = min(begin + sorted.section, last);
   for (std::int64_t p = begin + 1; p < end; p += kUnroll) {
     Neighbours<N, kWidth<N>> x[kUnroll];
