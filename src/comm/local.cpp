@@ -113,7 +113,7 @@ struct World {
   void break_off(int rank, const Closed& own, const Closed& peers) {
     {
       const std::lock_guard lock(mutex);
-      if (!broken_off) broken_off.emplace(rank, own, peers);
+      if (!broken_off) broken_off = BrokenOff{rank, own, peers};
     }
     close(rank, own, peers);
   }

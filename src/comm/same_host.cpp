@@ -292,9 +292,10 @@ Transport share_memory(std::unique_ptr<Communicator> inner, const std::string& i
     const BlockLayout layout(ring_capacity(ranks_of_host), ranks_of_host);
     std::optional<SharedBlock> own = try_new_block(*offer, layout);
     neighbours = meet_neighbours(*offer, members, own ? &*own : nullptr, tell);
-    for (const auto& [peer, word] : members) {
+    for (const auto& member : members) {
+      const int peer = member.first;
       const bool mapped =
-          std::any_of(neighbours.begin(), neighbours.end(), [&](const auto& n) { return n.rank == peer; });
+          std::any_of(neighbours.begin(), neighbours.end(), [peer](const auto& n) { return n.rank == peer; });
       if (peer != rank && !mapped) found.apart.push_back(peer);
     }
     if (!neighbours.empty()) {
