@@ -185,12 +185,13 @@ std::string choice_of(const Plan& plan, std::string_view key) {
 // Says which of the rows that are given decide nothing, as `name` is what was chosen. A value that an idle key would
 // have anyway goes without a word: resolved configurations give every key.
 void tell_idle(const Plan& plan, Checker& checker, const std::vector<Key>& rows, const std::string& name) {
+  const std::string idle = " has no effect: " + name + " does not use it";
   for (const Key& key : rows) {
     const std::string key_name(key.name);
     if (key.decides(plan) || !checker.is_given(key_name)) continue;
     const Value standard = key.optional ? Value() : key.derive == nullptr ? parse_default(key) : key.derive(plan);
     if (key.field.get(plan, key) == standard) continue;
-    checker.notice(key_name.c_str(), key_name + " has no effect: " + name + " does not use it");
+    checker.notice(key_name.c_str(), key_name + idle);
   }
 }
 
