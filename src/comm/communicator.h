@@ -19,6 +19,12 @@ class Transfer {
   virtual void wait() = 0;  // throws Error TR1101 when a peer is gone, TR1102 when the communicator was aborted
 };
 
+// Of no bytes: done at once.
+class EmptyTransfer final : public Transfer {
+ public:
+  void wait() override {}
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -34,8 +40,8 @@ class Communicator {
   // Frees every blocked wait of this rank within 200 ms and makes all later calls throw TR1102 with the reason.
   // Idempotent. Must be called on every rank of the set.
   virtual void abort(const std::string& reason) noexcept = 0;
-  // For who waits for something else, where peers take part: throws TR1102 after abort() of this rank, TR1101 after that
-  // of another which is known of here, or once the process of one is gone that had not left. The latter is seen of
+  // For who waits for something else, where peers take part: throws TR1102 after abort() of this rank, TR1101 after
+  // that of another which is known of here, or once the process of one is gone that had not left. The latter is seen of
   // ranks of this host that share memory; of others, their connection tells only who waits for it.
   virtual void throw_if_broken() const = 0;
 };

@@ -151,11 +151,6 @@ class LocalTransfer final : public Transfer {
   Posted posted_;
 };
 
-class EmptyTransfer final : public Transfer {
- public:
-  void wait() override {}
-};
-
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}

@@ -130,11 +130,6 @@ class InnerTransfer final : public Transfer {
   std::unique_ptr<Transfer> inner_;
 };
 
-class EmptyTransfer final : public Transfer {
- public:
-  void wait() override {}
-};
-
 class SameHostCommunicator final : public Communicator {
  public:
   SameHostCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<Shared> shared)

@@ -95,7 +95,7 @@ TEST_P(LoaderTest, RanksPartitionEveryStep) {
         }
         for (int step = 0; step < 4; ++step) {
           const auto samples = step_of_all(loaders, micro_batches);
-          const auto size = static_cast<std::uint64_t>(2 * micro_batches);
+          const auto size = 2 * static_cast<std::uint64_t>(micro_batches);
           ASSERT_EQ(samples.size(), size);
           EXPECT_EQ(samples.begin()->first, static_cast<std::uint64_t>(step) * size);
           EXPECT_EQ(samples.rbegin()->first, static_cast<std::uint64_t>(step + 1) * size - 1);

@@ -59,7 +59,7 @@ const std::vector<Case>& cases() {
       {"b.txt", "\xEF\xBB\xBF", kEmpty, 1, 3},
       {"b.txt", "ab\ncd\nx" + kNul, kNulByte, 3, 7},
       {"b.txt", "ab\n\xC3\xA4\xC3", kInvalidUtf8, 2, 5},
-      {"b.txt", "\xFF\xFEt\0e\0", kInvalidUtf8, 1, 0},
+      {"b.txt", std::string("\xFF\xFEt\0e\0", 6), kInvalidUtf8, 1, 0},
       {"b.txt", std::string(1001, 'x'), kTooLong, 1, 0},
   };
   return all;

@@ -74,7 +74,8 @@ TEST(Bits, OptimizersGiveTheSameAtAnyOffset) {
       const OptimizerKernel step = flat_table(level).*kernel;
       auto master1 = master, m1 = first, v1 = squares, master2 = master, m2 = first, v2 = squares;
       std::vector<float16> rounded1(n), rounded2(n);
-      const auto run = [&](std::int64_t i, std::int64_t length, auto& w, auto& first, auto& second, auto& rounded) {
+      const auto run = [&, has_first = has_first](std::int64_t i, std::int64_t length, auto& w, auto& first,
+                                                  auto& second, auto& rounded) {
         step(a, &update,
              {length, w.data() + i, has_first ? first.data() + i : nullptr, second.data() + i, g.data() + i,
               DType::bf16, rounded.data() + i, DType::f16});

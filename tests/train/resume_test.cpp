@@ -114,7 +114,7 @@ void expect_each_sample_once_an_epoch(TinyRun run, const std::vector<std::string
     for (const std::uint64_t id : ids) ++seen[id];
     taken += ids.size();
   }
-  const auto batch = static_cast<std::uint64_t>(run.micro_batches * run.micro_batch_size);
+  const auto batch = static_cast<std::uint64_t>(run.micro_batches) * run.micro_batch_size;
   EXPECT_EQ(taken, 2 * n / batch * batch);
   EXPECT_EQ(seen.size(), n);
   for (const auto& [id, times] : seen) EXPECT_TRUE(times == 2 || (times == 1 && taken < 2 * n)) << "sample " << id;

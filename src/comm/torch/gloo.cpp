@@ -160,11 +160,6 @@ class GlooTransfer final : public Transfer {
   bool done_ = false;
 };
 
-class EmptyTransfer final : public Transfer {
- public:
-  void wait() override {}
-};
-
 class GlooCommunicator final : public Communicator {
  public:
   GlooCommunicator(const JobStore& store, const GlooOptions& options)
