@@ -66,6 +66,12 @@ def planned(row):
     return f"{total / 2**30:.1f} ({100 * (total / row['peak_memory_bytes'] - 1):+.1f} %)"
 
 
+def dtypes(row):
+    yield from (row[f"{kind}_dtype"] for kind in ("param", "master", "reduce"))
+    yield row.get("grad_accum_dtype", "fp32")  # what rows had before they told it
+    yield row["moment_dtype"]
+
+
 def training_row(row):
     cold = f" / {row['first_step_cold_s']:.1f}" if "first_step_cold_s" in row else ""
     return {
@@ -75,7 +81,7 @@ def training_row(row):
         "micro-batch": row["micro_batch"],
         "tokens a step": row["tokens_per_step"],
         "strategy": row["strategy"],
-        "weights, master, reduction, moments": ", ".join(row[f"{kind}_dtype"] for kind in ("param", "master", "reduce", "moment")),
+        "weights, master, reduction, sums, moments": ", ".join(dtypes(row)),
         "recompute": row["recompute"],
         "deterministic": {True: "yes", False: "no"}[row.get("deterministic", True)],
         "clip": row["clip"],

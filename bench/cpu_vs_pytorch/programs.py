@@ -4,12 +4,15 @@ import dataclasses
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench")]
+import machine
+
 TRIREME = pathlib.Path(os.environ.get("TRIREME_BUILD", ROOT / "build")) / "trireme"
 # TRIREME_PYTHON names a Python that has torch and what torch.compile needs; by default one is put together here.
 PYTHON = pathlib.Path(os.environ.get("TRIREME_PYTHON", ROOT / ".deps/oracle/bin/python"))
@@ -45,16 +48,10 @@ def pinned(command, cores):
     return ["taskset", "-c", cores, *(str(part) for part in command)] if cores else [str(part) for part in command]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def start_peer(cores, compiled, case, steps, shape=SHAPE):
     command = [PYTHON, PEER, *(f"--{key}={value}" for key, value in shape.items()), f"--warm={WARM}", f"--steps={steps}"]
     command += ["--bf16"] * case.bf16 + ["--compile"] * compiled + ["--shard"] * (case.strategy == "full_shard")
-    port = free_port()
+    port = str(machine.free_port())
     processes = []
     for rank in range(case.ranks):
         variables = {}

@@ -104,7 +104,8 @@ def main():
     seconds = job.time_steps(a, step)
     words = ["torch", torch.__version__.partition("+")[0], a.mode, "compiled" if a.compile != "none" else "eager"]
     job.print_row(a, seconds, system=" ".join(words), strategy=a.mode, compile=a.compile, reshard=a.reshard, recompute=a.recompute,
-                  param_dtype="bf16", master_dtype=a.states, reduce_dtype=a.states, moment_dtype=a.states)
+                  param_dtype="bf16", master_dtype=a.states, reduce_dtype=a.states, grad_accum_dtype=a.states,
+                  moment_dtype=a.states)
     job.leave()
 
 

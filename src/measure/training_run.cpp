@@ -107,6 +107,7 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"param_dtype", name_of(plan.training.mixed_precision)},
           {"master_dtype", name_of(plan.precision.master_dtype)},
           {"reduce_dtype", name_of(plan.precision.reduce_dtype)},
+          {"grad_accum_dtype", name_of(plan.precision.grad_accum_dtype)},
           {"moment_dtype", name_of(plan.precision.moment_dtype)},
           {"optimizer", "adamw"},
           {"recompute", run.recompute},

@@ -52,11 +52,10 @@ int collectives(Membership& job, const Arguments& arguments) {
     TRIREME_CHECK(accumulator == expected, "reduce-scatter of trial " + std::to_string(trial));
 
     const int root = static_cast<int>(random() % world_size);
-    std::vector<int> word{me == root ? trial : -1}, all(world_size);
+    std::vector<int> word{me == root ? trial : -1};
     broadcast(comm, std::as_writable_bytes(std::span(word)), root);
     TRIREME_CHECK(word[0] == trial, "broadcast");
-    const std::vector<int> mine{me};
-    all_gather(comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+    const std::vector<int> all = gathered(comm, me);
     for (int r = 0; r < world_size; ++r) TRIREME_CHECK(all[r] == r, "all_gather");
 
     std::vector<float> whole(256 * world_size, 1.0f);
@@ -84,10 +83,7 @@ int steps(Membership& job, const Arguments&) {
   std::printf("rank %d steps\n", job.comm->rank());
   std::fflush(stdout);
   for (;;) {
-    std::vector<char> asked(job.comm->world_size());
-    const std::vector<char> mine{static_cast<char>(stop_requested)};
-    all_gather(*job.comm, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(asked)));
-    for (const char one : asked) {
+    for (const char one : gathered(*job.comm, static_cast<char>(stop_requested))) {
       if (one != 0) return 75;
     }
     std::this_thread::sleep_for(milliseconds(2));
