@@ -79,8 +79,8 @@ struct UnitCost {
 };
 
 struct GradientPlace {
-  Tensor tensor;     // compute dtype, shaped as the parameter's storage matrix; no data: the parameter is frozen, and
-                     // nothing is computed for it
+  Tensor tensor;     // compute dtype or, where ParameterSpec::float_gradient, fp32; shaped as the parameter's storage
+                     // matrix; no data: the parameter is frozen, and nothing is computed for it
   bool add = false;  // add to it instead of overwriting
   bool is_wanted() const { return tensor.data != nullptr; }
 };

@@ -165,7 +165,9 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::deterministic>(),
        .doc = "The same run has the same bits, also where it resumes. false: on devices cuDNN may add up attention's "
-              "gradients in any order, as PyTorch has it, which is faster by a few per cent; the CPU's bits stay."},
+              "gradients in any order, as PyTorch has it, and where ranks keep whole sums of gradients, those of "
+              "matrices are added to them as they are computed, not rounded first: faster by a few per cent; the CPU's "
+              "bits stay."},
   };
 }
 

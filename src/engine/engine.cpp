@@ -95,6 +95,11 @@ bool Engine::is_read_after(int unit, int parameter) const {
   });
 }
 
+// Of what units write.
+DType Engine::gradient_dtype(int group) const {
+  return plan_.chain.groups[group].adds_in_place ? state_.accumulator_dtype() : chain_.compute_dtype;
+}
+
 Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& instruction) const {
   Bound bound;
   std::vector<std::byte*> slots(plan_.groups.size(), nullptr), whole(plan_.groups.size(), nullptr);
@@ -121,6 +126,7 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
     if (buffer.kind == BufferKind::saved) bound.saved = place(index);
     if (buffer.kind == BufferKind::workspace) bound.workspace = place(index);
     if (buffer.kind == BufferKind::gradient_slot) slots[buffer.group] = place(index);
+    if (buffer.kind == BufferKind::accumulator) slots[buffer.group] = state_.accumulator(buffer.group);
     if (buffer.kind == BufferKind::gathered) bound.gathered = place(index);
   }
   bind_copies(program, instruction, bound);
@@ -148,9 +154,11 @@ Engine::Bound Engine::bind(const schedule::Program& program, const Instruction& 
       bound.gradients.push_back({});
       continue;
     }
-    std::byte* data = slots[where.group] + where.offset * size_of(chain_.compute_dtype);
-    const bool adds_to_it = adds[where.group] && is_read_after(instruction.unit, parameter);
-    bound.gradients.push_back({Tensor(data, chain_.compute_dtype, {spec.rows, spec.columns}), adds_to_it});
+    const DType dtype = gradient_dtype(where.group);
+    std::byte* data = slots[where.group] + where.offset * size_of(dtype);
+    const bool has_earlier_rounds = plan_.chain.groups[where.group].adds_in_place && instruction.round > 0;
+    const bool adds_to_it = adds[where.group] && (has_earlier_rounds || is_read_after(instruction.unit, parameter));
+    bound.gradients.push_back({Tensor(data, dtype, {spec.rows, spec.columns}), adds_to_it});
   }
   return bound;
 }
@@ -260,7 +268,7 @@ void Engine::run_compute(const Instruction& instruction, const Bound& bound) {
   const Batch& batch = device_ != nullptr ? batch_on_device(instruction.round) : batches_[instruction.round];
   // Bytes between parameters belong to nobody, but norm and optimizer run over whole groups.
   for (const auto& [group, slot] : bound.fresh_slots) {
-    const std::int64_t element = size_of(chain_.compute_dtype);
+    const std::int64_t element = size_of(gradient_dtype(group));
     for (const auto& [begin, end] : gaps_[group]) {
       kernels::zero(slot + begin * element, (end - begin) * element);
     }

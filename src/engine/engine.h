@@ -40,6 +40,7 @@ struct EngineOptions {
   BatchShape micro_batch;  // B, T
   MicroBatchSplit split;   // M micro-batches over the data ranks
   bool reduce_each_micro_batch = false;
+  bool adds_in_place = false;  // units add to the sums themselves, where may_add_in_place() and their types agree
   Wrapping wrapping;
   schedule::Sharding sharding;             // of no effect where a replica has one rank
   int replicas = 1;                        // divides the data ranks
@@ -99,6 +100,11 @@ struct StepPlan {
 
 // How gradients are added up.
 comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options);
+
+// Whether the options let units add to the sums themselves: where a rank has whole sums, alone until their last round,
+// and gradients are added as they were computed. Parameters may then have gradients of the sums' type, not of the
+// computation's (ParameterSpec::float_gradient).
+bool may_add_in_place(const EngineOptions& options);
 
 // Builds, lowers and verifies the programs of all classes of ranks. Throws Error TR1310 with the first finding when a
 // program does not hold.
@@ -230,6 +236,7 @@ class Engine {
   const kernels::Update& update_for_host() const;
   void call_on_host(std::function<void()> work);
   void run_copy(const Bound& bound);
+  DType gradient_dtype(int group) const;
   void run_accumulate(const schedule::Instruction& instruction, const Bound& bound);
   void run_gather(const schedule::Instruction& instruction, const Bound& bound);
   Bound bind(const schedule::Program& program, const schedule::Instruction& instruction) const;

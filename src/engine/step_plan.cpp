@@ -74,6 +74,27 @@ void shard(schedule::ChainSpec& chain, const EngineOptions& options) {
   }
 }
 
+// What units read and compute in, or what they add to in place.
+DType gradient_dtype(const Chain& chain, const ParameterSpec& parameter) {
+  return parameter.float_gradient ? DType::f32 : chain.compute_dtype;
+}
+
+void add_in_place(schedule::ChainSpec& spec, const Chain& chain, const std::vector<StorageGroup>& groups,
+                  const EngineOptions& options) {
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto all = [&](auto holds) {
+      return std::all_of(groups[g].parameters.begin(), groups[g].parameters.end(),
+                         [&](int index) { return holds(chain.parameters[index]); });
+    };
+    const bool types_agree = all(
+        [&](const ParameterSpec& parameter) { return gradient_dtype(chain, parameter) == options.accumulator_dtype; });
+    spec.groups[g].adds_in_place = may_add_in_place(options) && groups[g].trainable && types_agree;
+    TRIREME_CHECK(spec.groups[g].adds_in_place || !groups[g].trainable ||
+                      all([](const ParameterSpec& parameter) { return !parameter.float_gradient; }),
+                  groups[g].name + ": fp32 gradients in a slot of the computation's type");
+  }
+}
+
 // sharded: whether any group is. Where it is not, one rank has all.
 void offload(schedule::ChainSpec& chain, const EngineOptions& options, bool sharded) {
   for (schedule::GroupSpec& group : chain.groups) {
@@ -349,6 +370,13 @@ comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options)
   return {computed, options.reduce_dtype == DType::f32 ? computed : options.reduce_dtype, options.accumulator_dtype};
 }
 
+bool may_add_in_place(const EngineOptions& options) {
+  const bool alone = options.split.num_data_ranks == 1;
+  const bool reduces_each = options.reduce_each_micro_batch || options.split.rounds() == 1;
+  const bool shards_gradients = options.sharding.gradients && options.replicas < options.split.num_data_ranks;
+  return options.adds_in_place && options.reduce_dtype == DType::f32 && (alone || (!reduces_each && !shards_gradients));
+}
+
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   const kernels::ForDevice sizes(options.device);
   StepPlan plan;
@@ -367,6 +395,7 @@ StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {
   plan.groups = make_groups(chain.parameters, unit_parameters, unit_names, shard_ranks, options.wrapping);
   plan.chain = describe_chain(chain, plan.groups, options.micro_batch, options.recompute_every, options.offload_inputs);
   if (shards) shard(plan.chain, options);
+  add_in_place(plan.chain, chain, plan.groups, options);
   offload(plan.chain, options, shards);
   plan.options = schedule_options(chain, options, shard_ranks);
   add_programs(plan, options, rank);

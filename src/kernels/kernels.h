@@ -126,6 +126,8 @@ struct Table {
   // up. workspace: embedding_workspace(N, V, C) bytes.
   void (*embedding_backward)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy,
                              T* dw, bool add, void* workspace);
+  void (*embedding_backward_unrounded)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids,
+                                       const T* dy, Acc* dw, bool add, void* workspace);
 
   // Softmax cross-entropy of logits[N, stride] over the first V columns. Rows with labels[n] < 0 count nothing. Adds
   // the sum of losses (in double, in row order on the CPU, in a fixed order elsewhere) to *total, and overwrites logits

@@ -54,8 +54,8 @@ void attention_backward(const AttentionShape& shape, const Dropout& dropout, con
                         void* workspace);
 template <class T>
 void embedding_forward(std::int64_t N, std::int64_t C, const std::int32_t* ids, const T* w, T* y);
-template <class T>
-void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
+template <class T, class G>
+void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, G* dw,
                         bool add, void* workspace);
 template <class T>
 void cross_entropy(std::int64_t N, std::int64_t V, std::int64_t stride, double soft_cap, T* logits,

@@ -14,8 +14,12 @@ void embedding_forward(const std::int32_t* ids, const Tensor& w, const Tensor& y
 void embedding_backward(const std::int32_t* ids, const Tensor& dy, const GradientPlace& dw, const Tensor& workspace) {
   if (!dw.is_wanted()) return;
   dispatch(dy.dtype, [&]<class T>(T) {
-    kernels::table<T>().embedding_backward(dy.sizes[0], dy.sizes[1], dw.tensor.sizes[0], ids, dy.as<T>(),
-                                           dw.tensor.as<T>(), dw.add, workspace.data);
+    const auto run = [&](auto kernel, auto* gradient) {
+      kernel(dy.sizes[0], dy.sizes[1], dw.tensor.sizes[0], ids, dy.as<T>(), gradient, dw.add, workspace.data);
+    };
+    if (dw.tensor.dtype == dy.dtype) return run(kernels::table<T>().embedding_backward, dw.tensor.as<T>());
+    run(kernels::table<T>().embedding_backward_unrounded,
+        dw.tensor.as<typename kernels::AccumulatorOf<T>::type>());
   });
 }
 

@@ -22,36 +22,49 @@ void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tenso
   });
 }
 
-void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw) {
-  const std::int64_t N = dy.sizes[0], O = dy.sizes[1], I = x.sizes[1];
-  dispatch(dy.dtype, [&]<class T>(T) {
-    T* gradient = dw.weight.tensor.as<T>();
-    const T* addend = dw.weight.add ? gradient : nullptr;
-    if (dw.weight.is_wanted() && w.input_major) {
-      kernels::gemm(true, false, I, O, N, x.as<T>(), I, dy.as<T>(), O, gradient, O, addend);
-    } else if (dw.weight.is_wanted()) {
-      kernels::gemm(true, false, O, I, N, dy.as<T>(), O, x.as<T>(), I, gradient, I, addend);
-    }
-    if (w.bias.data != nullptr && dw.bias.is_wanted()) {
-      kernels::table<T>().bias_backward(N, O, dy.as<T>(), dw.bias.tensor.as<T>(), dw.bias.add);
+namespace {
+
+// a^T @ b, in the gradient's own type.
+void weight_product(const Tensor& a, const Tensor& b, const GradientPlace& gradient) {
+  if (!gradient.is_wanted()) return;
+  const std::int64_t k = a.sizes[0], m = a.sizes[1], n = b.sizes[1];
+  dispatch(a.dtype, [&]<class T>(T) {
+    if (gradient.tensor.dtype == a.dtype) {
+      T* sum = gradient.tensor.as<T>();
+      kernels::gemm(true, false, m, n, k, a.as<T>(), m, b.as<T>(), n, sum, n, gradient.add ? sum : nullptr);
+    } else {
+      kernels::gemm_unrounded(true, false, m, n, k, a.as<T>(), m, b.as<T>(), n,
+                              gradient.tensor.as<typename kernels::AccumulatorOf<T>::type>(), n, gradient.add);
     }
   });
 }
 
-std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads) {
-  const auto scratch = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    return kernels::product_scratch(dtype, true, m, n, k, threads);
-  };
-  return std::max({scratch(N, O, I), scratch(N, I, O), scratch(O, I, N), scratch(I, O, N)});
+}  // namespace
+
+void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw) {
+  weight_product(w.input_major ? x : dy, w.input_major ? dy : x, dw.weight);
+  if (w.bias.data == nullptr || !dw.bias.is_wanted()) return;
+  dispatch(dy.dtype, [&]<class T>(T) {
+    kernels::table<T>().bias_backward(dy.sizes[0], dy.sizes[1], dy.as<T>(), dw.bias.tensor.as<T>(), dw.bias.add);
+  });
 }
 
-std::array<kernels::Product, 3> linear_products(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O,
-                                                bool input_major, bool has_bias) {
+std::int64_t linear_scratch_bytes(DType dtype, DType gradient, std::int64_t N, std::int64_t I, std::int64_t O,
+                                  int threads) {
+  const auto scratch = [&](DType result, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return kernels::product_scratch(dtype, result == dtype, m, n, k, threads);
+  };
+  return std::max({scratch(dtype, N, O, I), scratch(dtype, N, I, O), scratch(gradient, O, I, N),
+                   scratch(gradient, I, O, N)});
+}
+
+std::array<kernels::Product, 3> linear_products(DType dtype, DType gradient, std::int64_t N, std::int64_t I,
+                                                std::int64_t O, bool input_major, bool has_bias) {
   const std::int64_t ldw = input_major ? O : I;
   const std::int64_t dx_columns = input_major ? I : O, dw_columns = input_major ? O : I;  // of x or dy, of the other
   return {kernels::Product{dtype, dtype, false, !input_major, has_bias, N, O, I, I, ldw, O},
           kernels::Product{dtype, dtype, false, input_major, false, N, I, O, O, ldw, I},
-          kernels::Product{dtype, dtype, true, false, false, dx_columns, dw_columns, N, dx_columns, dw_columns,
+          kernels::Product{dtype, gradient, true, false, false, dx_columns, dw_columns, N, dx_columns, dw_columns,
                            dw_columns}};
 }
 

@@ -21,12 +21,14 @@ void linear_forward(const Tensor& x, const LinearWeights& w, const Tensor& y, co
 void linear_backward_input(const Tensor& dy, const LinearWeights& w, const Tensor& dx);
 void linear_backward_weight(const Tensor& dy, const Tensor& x, const LinearWeights& w, const LinearGradients& dw);
 
-// What the products of such a layer, forward and backward, take beside their operands at most.
-std::int64_t linear_scratch_bytes(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O, int threads);
+// What the products of such a layer, forward and backward, take beside their operands at most. gradient: the type of
+// the weight's.
+std::int64_t linear_scratch_bytes(DType dtype, DType gradient, std::int64_t N, std::int64_t I, std::int64_t O,
+                                  int threads);
 
 // These products: of the forward, of the input's gradient, of the weight's.
-std::array<kernels::Product, 3> linear_products(DType dtype, std::int64_t N, std::int64_t I, std::int64_t O,
-                                                bool input_major, bool has_bias);
+std::array<kernels::Product, 3> linear_products(DType dtype, DType gradient, std::int64_t N, std::int64_t I,
+                                                std::int64_t O, bool input_major, bool has_bias);
 
 // The same for w [O, I] without a bias.
 void linear_forward(const Tensor& x, const Tensor& w, const Tensor& y, const Tensor& addend = {});

@@ -16,17 +16,17 @@ Tensor rows_of(const Tensor& matrix, std::int64_t begin, std::int64_t count) {
                 {count, columns});
 }
 
-bool sums_in_float(const LossHeadShape& shape, DType dtype) {
-  return accumulator_of(dtype) != dtype && shape.N > shape.chunk_rows;
+DType gradient_dtype(const LossHeadShape& shape, DType dtype) {
+  return shape.float_gradient ? DType::f32 : dtype;
 }
 
-// Adds a chunk's weight gradient to the sum.
-void add_to_sum(const Tensor& dlogits, const Tensor& hidden, const Tensor& sum, bool add) {
-  dispatch(dlogits.dtype, [&]<class T>(T) {
-    kernels::gemm_unrounded(true, false, dlogits.sizes[1], hidden.sizes[1], hidden.sizes[0], dlogits.as<T>(),
-                            dlogits.sizes[1], hidden.as<T>(), hidden.sizes[1],
-                            sum.as<typename kernels::AccumulatorOf<T>::type>(), hidden.sizes[1], add);
-  });
+// Chunks' gradients of the weight, which are rounded once.
+DType sum_dtype(const LossHeadShape& shape, DType dtype) {
+  return shape.N > shape.chunk_rows ? accumulator_of(dtype) : gradient_dtype(shape, dtype);
+}
+
+bool has_own_sum(const LossHeadShape& shape, DType dtype) {
+  return sum_dtype(shape, dtype) != gradient_dtype(shape, dtype);
 }
 
 void cap_logits(const LossHeadShape& shape, const Tensor& logits) {
@@ -54,23 +54,21 @@ void for_each_chunk(const LossHeadShape& shape, const Tensor& hidden, const Tens
 LossHeadWorkspace place_loss_head(MemoryLayout& memory, const LossHeadShape& shape, DType dtype) {
   LossHeadWorkspace workspace;
   workspace.logits = memory.place(dtype, {std::min(shape.N, shape.chunk_rows), shape.rows});
-  if (sums_in_float(shape, dtype)) workspace.dweight = memory.place(DType::f32, {shape.rows, shape.C});
+  if (has_own_sum(shape, dtype)) workspace.dweight = memory.place(sum_dtype(shape, dtype), {shape.rows, shape.C});
   return workspace;
 }
 
 std::int64_t loss_head_scratch_bytes(const LossHeadShape& shape, DType dtype, int threads) {
   const std::int64_t rows = std::min(shape.N, shape.chunk_rows);
-  const std::int64_t linear = linear_scratch_bytes(dtype, rows, shape.C, shape.rows, threads);
-  if (!sums_in_float(shape, dtype)) return linear;
-  return std::max(linear, kernels::product_scratch(dtype, false, shape.rows, shape.C, rows, threads));
+  return linear_scratch_bytes(dtype, sum_dtype(shape, dtype), rows, shape.C, shape.rows, threads);
 }
 
 std::vector<kernels::Product> loss_head_products(const LossHeadShape& shape, DType dtype) {
   std::vector<kernels::Product> products;
   for (const std::int64_t rows : {std::min(shape.N, shape.chunk_rows), shape.N % shape.chunk_rows}) {
     if (rows == 0) continue;
-    auto of_chunk = linear_products(dtype, rows, shape.C, shape.rows, false, false);
-    if (sums_in_float(shape, dtype)) of_chunk.back().result = DType::f32;
+    const auto of_chunk =
+        linear_products(dtype, sum_dtype(shape, dtype), rows, shape.C, shape.rows, false, false);
     products.insert(products.end(), of_chunk.begin(), of_chunk.end());
   }
   return products;
@@ -90,8 +88,9 @@ void loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const 
                         const std::int32_t* labels, double grad_scale, const Tensor& dhidden,
                         const GradientPlace& dweight, double* sum, const LossHeadWorkspace& workspace) {
   kernels::zero(sum, sizeof(*sum));
-  const bool in_float = dweight.is_wanted() && sums_in_float(shape, hidden.dtype);
-  if (in_float && dweight.add) {
+  const bool apart = dweight.is_wanted() && has_own_sum(shape, hidden.dtype);
+  const Tensor& dweight_sum = apart ? workspace.dweight : dweight.tensor;
+  if (apart && dweight.add) {
     dispatch(weight.dtype, [&]<class T>(T) {
       kernels::table<T>().cast_to_float(weight.numel(), dweight.tensor.as<T>(), workspace.dweight.as<float>());
     });
@@ -102,15 +101,10 @@ void loss_head_backward(const LossHeadShape& shape, const Tensor& hidden, const 
                                         labels + begin, grad_scale, sum);
     });
     const Tensor& dlogits = logits;
-    const bool add = dweight.add || begin > 0;
     linear_backward_input(dlogits, weight, rows_of(dhidden, begin, count));
-    if (in_float) {
-      add_to_sum(dlogits, rows_of(hidden, begin, count), workspace.dweight, add);
-    } else {
-      linear_backward_weight(dlogits, rows_of(hidden, begin, count), {dweight.tensor, add});
-    }
+    linear_backward_weight(dlogits, rows_of(hidden, begin, count), {dweight_sum, dweight.add || begin > 0});
   });
-  if (in_float) {
+  if (apart) {
     dispatch(weight.dtype, [&]<class T>(T) {
       kernels::table<T>().cast_from_float(weight.numel(), workspace.dweight.as<float>(), dweight.tensor.as<T>());
     });

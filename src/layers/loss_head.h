@@ -13,11 +13,12 @@ struct LossHeadShape {
   std::int64_t rows = 1;        // of the weight: V and padding
   std::int64_t chunk_rows = 1;  // of logits that exist at once
   double soft_cap = 0;          // logits become cap * tanh(logit / cap); 0: they stay
+  bool float_gradient = false;  // of the weight
 };
 
 struct LossHeadWorkspace {
   Tensor logits;  // [chunk_rows, rows]
-  // [rows, C] in fp32, only for 16-bit types in several chunks: the chunks' weight gradients add up there and are
+  // [rows, C] in fp32, only for 16-bit gradients in several chunks: the chunks' weight gradients add up there and are
   // rounded once.
   Tensor dweight;
 };

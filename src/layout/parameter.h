@@ -35,6 +35,7 @@ struct ParameterSpec {
   double init_std = 0.02;
   bool decay = true;  // weight decay applies (matrices; not norms and biases)
   bool trainable = true;
+  bool float_gradient = false;  // its units give its gradient in fp32 though they compute in 16 bits
   std::int64_t numel() const { return rows * columns; }
 };
 

@@ -142,7 +142,7 @@ void choose_products(const ModelShape& shape, const WorkOptions& options) {
   std::vector<kernels::Product> all;
   for (const Product& p : products_of(shape, options.micro_batch.tokens())) {
     const bool input_major = is_input_major(shape, p);
-    const auto own = linear_products(DType::bf16, p.rows, p.inputs, p.outputs, input_major, false);
+    const auto own = linear_products(DType::bf16, DType::bf16, p.rows, p.inputs, p.outputs, input_major, false);
     all.insert(all.end(), own.begin(), own.end());
   }
   std::vector<std::string> notices;

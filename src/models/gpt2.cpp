@@ -40,6 +40,7 @@ TransformerFacts facts_of(const Gpt2Config& c, DType dtype) {
   f.max_positions = c.max_positions;
   f.loss_chunk_tokens = c.loss_chunk_tokens;
   f.deterministic = c.deterministic;
+  f.float_gradients = c.float_gradients && size_of(dtype) == 2;
   f.C = c.hidden_size, f.F = c.intermediate_size;
   f.H = c.num_heads, f.K = c.num_heads, f.D = c.hidden_size / c.num_heads;
   f.norm = {.eps = c.layer_norm_eps, .centred = true};
@@ -108,6 +109,7 @@ Chain make_gpt2(const Gpt2Config& config, DType compute_dtype, bool recompute_wi
   const int matrix = c.tie_word_embeddings ? head.share(embedding.indices()[0])
                                            : head.add(vocabulary_matrix("lm_head", "lm_head.weight"));
   chain.units.push_back(std::make_unique<TransformerHead>(facts, norm, matrix, "head", head.indices()));
+  if (facts.float_gradients) give_float_gradients(chain.parameters);
   return chain;
 }
 

@@ -131,6 +131,7 @@ LlamaConfig spelled_out(LlamaConfig model) {
   }
   model.loss_chunk_tokens = LlamaConfig().loss_chunk_tokens;
   model.deterministic = true;
+  model.float_gradients = false;
   return model;
 }
 
@@ -138,6 +139,7 @@ Gpt2Config spelled_out(Gpt2Config model) {
   if (model.intermediate_size == 0) model.intermediate_size = 4 * model.hidden_size;
   model.loss_chunk_tokens = Gpt2Config().loss_chunk_tokens;
   model.deterministic = true;
+  model.float_gradients = false;
   return model;
 }
 

@@ -72,6 +72,7 @@ TransformerFacts facts_of(const LlamaConfig& c, DType dtype) {
   f.max_positions = c.max_positions;
   f.loss_chunk_tokens = c.loss_chunk_tokens;
   f.deterministic = c.deterministic;
+  f.float_gradients = c.float_gradients && size_of(dtype) == 2;
   f.C = c.hidden_size, f.F = c.intermediate_size;
   f.H = c.num_heads, f.K = c.num_key_value_heads, f.D = c.head_dim;
   f.norm = {.eps = c.rms_norm_eps, .centred = false, .one_plus = c.one_plus_norm_weights};
@@ -203,6 +204,7 @@ Chain make_llama(const LlamaConfig& config, DType compute_dtype, bool recompute_
   const int matrix = c.tie_word_embeddings ? head.share(embedding.indices()[0])
                                            : head.add(vocabulary_matrix("lm_head", "lm_head.weight"));
   chain.units.push_back(std::make_unique<TransformerHead>(facts, norm, matrix, "head", head.indices()));
+  if (facts.float_gradients) give_float_gradients(chain.parameters);
   return chain;
 }
 

@@ -27,6 +27,7 @@ struct LlamaConfig {
   bool tie_word_embeddings = true;
   std::int64_t loss_chunk_tokens = 1024;  // rows of logits that exist at once
   bool deterministic = true;              // on devices attention's gradients are added up in a fixed order
+  bool float_gradients = false;           // of matrices, though units compute in 16 bits
 
   Activation activation = Activation::silu;  // of the gate
   bool qkv_bias = false;                     // Qwen2; Llama's attention_bias sets both

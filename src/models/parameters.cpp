@@ -50,6 +50,10 @@ ParameterSpec vector(std::string name, std::int64_t columns, Init init, std::vec
   return {std::move(name), 1, columns, std::move(logical), init, 0.0, false, true};
 }
 
+void give_float_gradients(std::vector<ParameterSpec>& parameters) {
+  for (ParameterSpec& parameter : parameters) parameter.float_gradient = parameter.decay;
+}
+
 std::int64_t padded_vocabulary(std::int64_t vocabulary) {
   constexpr std::int64_t kPadding = 128;
   return (vocabulary + kPadding - 1) / kPadding * kPadding;

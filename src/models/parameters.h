@@ -27,6 +27,7 @@ LogicalTensor part_of_row(std::string name, std::int64_t first, std::int64_t col
 ParameterSpec matrix(std::string name, std::int64_t rows, std::int64_t columns, double init_std,
                      std::vector<LogicalTensor> logical);
 ParameterSpec vector(std::string name, std::int64_t columns, Init init, std::vector<LogicalTensor> logical);
+void give_float_gradients(std::vector<ParameterSpec>& parameters);  // to the matrices
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary);
 

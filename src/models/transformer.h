@@ -29,8 +29,14 @@ struct TransformerFacts {
   double embedding_scale = 1, attention_soft_cap = 0, logit_soft_cap = 0;
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
   bool deterministic = true;
+  bool float_gradients = false;
   bool recompute_wide = false;  // the feed-forward network's wide rows are not kept but computed again in the backward
 };
+
+// Of a matrix.
+inline DType gradient_dtype(const TransformerFacts& facts) {
+  return facts.float_gradients ? DType::f32 : facts.dtype;
+}
 
 // Where a matrix or a norm is in its unit's parameters. -1: not there.
 struct Slot {

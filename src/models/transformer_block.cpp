@@ -141,7 +141,8 @@ std::array<TransformerBlock::Linear, 4> TransformerBlock::linears(const Attentio
 std::vector<kernels::Product> TransformerBlock::products(const BatchShape& shape) const {
   std::vector<kernels::Product> all;
   for (const auto& [slot, in, out] : linears(attention_shape(shape))) {
-    const auto own = linear_products(facts_.dtype, shape.tokens(), in, out, facts_.input_major, slot.bias >= 0);
+    const auto own = linear_products(facts_.dtype, gradient_dtype(facts_), shape.tokens(), in, out, facts_.input_major,
+                                     slot.bias >= 0);
     all.insert(all.end(), own.begin(), own.end());
   }
   return all;
@@ -152,7 +153,8 @@ std::int64_t TransformerBlock::library_bytes(const BatchShape& shape) const {
   const AttentionShape a = attention_shape(shape);
   std::int64_t most = attention_scratch_bytes(a, facts_.dtype, facts_.threads);
   for (const auto& [slot, in, out] : linears(a)) {
-    most = std::max(most, linear_scratch_bytes(facts_.dtype, shape.tokens(), in, out, facts_.threads));
+    most = std::max(most, linear_scratch_bytes(facts_.dtype, gradient_dtype(facts_), shape.tokens(), in, out,
+                                               facts_.threads));
   }
   return most;
 }

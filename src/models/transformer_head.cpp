@@ -28,7 +28,8 @@ LossHeadShape TransformerHead::loss_shape(const BatchShape& shape) const {
           .vocabulary = facts_.vocabulary,
           .rows = facts_.padded_vocabulary,
           .chunk_rows = facts_.loss_chunk_tokens,
-          .soft_cap = facts_.logit_soft_cap};
+          .soft_cap = facts_.logit_soft_cap,
+          .float_gradient = facts_.float_gradients};
 }
 
 TransformerHead::LossWorkspace TransformerHead::place_loss(MemoryLayout& memory, const BatchShape& shape) const {

@@ -135,7 +135,7 @@ void Builder::add_forward(int unit, int micro_batch) {
   append(forward.writes, workspace(unit, micro_batch, spec.forward_workspace(keeps)));
 }
 
-// What LOSS and BACKWARD share: the gradient of the input boundary, the slots, the workspace.
+// What LOSS and BACKWARD share: the gradient of the input boundary, the slots or sums, the workspace.
 void Builder::add_gradients(Instruction& instruction) {
   const int unit = instruction.unit, micro_batch = instruction.micro_batch;
   if (unit > 0) {
@@ -144,13 +144,14 @@ void Builder::add_gradients(Instruction& instruction) {
     append(instruction.writes, boundary_gradients_[unit - 1]);
   }
   for (const int group : chain_.units[unit].gradients) {
-    const bool adds = slots_[group] >= 0;
-    if (adds) {
-      instruction.reads.push_back(slots_[group]);
-    } else {
-      slots_[group] = add_buffer(BufferKind::gradient_slot, -1, group, micro_batch,
-                                 chain_.groups[group].numel * options_.compute_element_bytes);
+    const GroupSpec& spec = chain_.groups[group];
+    const bool adds = slots_[group] >= 0 || (spec.adds_in_place && instruction.round > 0);
+    if (slots_[group] < 0) {
+      slots_[group] = spec.adds_in_place ? accumulators_[group]
+                                         : add_buffer(BufferKind::gradient_slot, -1, group, micro_batch,
+                                                      spec.numel * options_.compute_element_bytes);
     }
+    if (adds) instruction.reads.push_back(slots_[group]);
     instruction.adds.push_back(adds);
     instruction.writes.push_back(slots_[group]);
   }

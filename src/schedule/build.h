@@ -16,6 +16,7 @@ namespace trireme::schedule {
 //   nothing                     accumulate in each round, all_reduce in the last (ddp); with reduce_each_micro_batch
 //                               reduce_scatter in each, all_gather in the last
 //   replicas                    sum_replicas in the last round besides
+// Where units add in place there is nothing to accumulate: the reduction follows the last contribution itself.
 // Sharded parameters are gathered for the units gather_ahead of the one at work and released after it, unless they are
 // needed again soon (gather_once, reuse_distance), all within max_live. Whole ones that are updated in slices are
 // gathered after their STEP.

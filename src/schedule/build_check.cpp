@@ -23,6 +23,13 @@ void check_sharding(const GroupSpec& spec, const Options& options, bool is_shard
   TRIREME_CHECK(options.replicas == 1 || is_sharded || !spec.trainable, spec.name + ": replicas of what is whole");
 }
 
+void check_sums(const GroupSpec& spec, const Options& options) {
+  if (!spec.adds_in_place) return;
+  TRIREME_CHECK(spec.trainable, spec.name + ": frozen, but with gradients that are added in place");
+  TRIREME_CHECK(!spec.shards_gradients && (options.world_size == 1 || !options.reduce_each_micro_batch),
+                spec.name + ": gradients are added in place where each round's are reduced");
+}
+
 void check_tiers(const GroupSpec& spec, const Options& options) {
   TRIREME_CHECK(options.steps_wait || options.pass == Pass::closed || !spec.state_on_host,
                 spec.name + ": a step that does not wait is left to another pass");
@@ -66,6 +73,7 @@ void check_groups(const ChainSpec& chain, const Options& options) {
     TRIREME_CHECK(spec.numel > 0 && spec.numel % (options.shard_ranks() * std::int64_t{256}) == 0,
                   spec.name + ": " + std::to_string(spec.numel) + " elements do not make equal, aligned slices");
     check_sharding(spec, options, is_sharded(chain));
+    check_sums(spec, options);
     check_tiers(spec, options);
     TRIREME_CHECK(!spec.trainable || contributions[group] > 0, spec.name + ": no unit gives its gradient");
   }

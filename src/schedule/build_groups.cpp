@@ -135,7 +135,7 @@ void Builder::add_reduction(int group, int round, int micro_batch) {
     add_reduce(ReduceKind::reduce_scatter, Scope::shards, group, round);
     if (last && !spec.shards_optimizer) add_reduce(ReduceKind::all_gather, Scope::world, group, round);
   } else {
-    if (micro_batch >= 0) add_accumulate(group, micro_batch, round);
+    if (micro_batch >= 0 && !spec.adds_in_place) add_accumulate(group, micro_batch, round);
     if (!alone && last && spec.shards_optimizer) add_reduce(ReduceKind::scatter_sums, Scope::shards, group, round);
     if (!alone && last && !spec.shards_optimizer) add_reduce(ReduceKind::all_reduce, Scope::world, group, round);
   }

@@ -22,6 +22,8 @@ struct GroupSpec {
   // What a rank keeps as its slice only. Sharded parameters have sharded gradients, sharded gradients a sharded
   // optimizer (where trainable).
   bool shards_parameters = false, shards_gradients = false, shards_optimizer = false;
+  // Units add their gradients to the sum itself: no slot, no ACCUMULATE. Of whole sums that are not reduced each round.
+  bool adds_in_place = false;
   // What a rank keeps in host memory instead of on the device. Weights, with which all that is trainable goes, only
   // where it keeps no more of them than it updates.
   bool state_on_host = false, weights_on_host = false;

@@ -95,7 +95,8 @@ struct Buffer {
 //               saved (unless recomputed, or nothing at or before it is trained: no backward follows), workspace
 //   recompute   reads weights, activation (input); writes saved, recomputed_output, workspace
 //   loss        reads weights, activation (input), token_count, the slots it adds to; writes boundary_gradient (of its
-//               input: unit - 1's), slots of UnitSpec::gradients, workspace, losses of m
+//               input: unit - 1's), slots of UnitSpec::gradients, workspace, losses of m. Of a group that adds in place
+//               the accumulator stands for the slot, here and in backward
 //   backward    reads weights, activation (input, if backward_reads_input), saved, boundary_gradient (of its output),
 //               the slots it adds to; writes boundary_gradient (of its input), slots, workspace
 //   accumulate  reads gradient_slot, accumulator (unless first); writes accumulator
@@ -129,7 +130,8 @@ struct Instruction {
                          // in a reduce_scatter of a ragged last round (all take part in every collective)
   bool first = false;    // accumulate, reduce: the accumulator (slice) is overwritten, not added to
   std::vector<bool> adds;  // loss, backward: per entry of UnitSpec::gradients, the slot has gradients of other units,
-                           // to which this one's are added (of a parameter that both read) or put
+                           // to which this one's are added (of a parameter that both read) or put; an accumulator also
+                           // those of the rounds before, to which all are added
   std::int64_t element_count = 0;  // equal on all ranks; gather, reduce: of the whole group; count: 1; report: M
   std::vector<int> reads;          // buffers; written before, not released
   std::vector<int> writes;         // buffers; a buffer in both lists is updated in place

@@ -148,11 +148,14 @@ void MeaningChecker::check_unit(const Instruction& instruction) {
 void MeaningChecker::check_contributions(const Instruction& instruction, const UnitSpec& unit) {
   expect(instruction.adds.size() == unit.gradients.size(), "does not say for each gradient whether it adds");
   for (std::size_t i = 0; i < std::min(instruction.adds.size(), unit.gradients.size()); ++i) {
-    const std::string name = chain_.groups[unit.gradients[i]].name;
-    int& contributions = groups_[unit.gradients[i]].contributions[instruction.micro_batch];
-    expect(instruction.adds[i] == (contributions > 0),
-           instruction.adds[i] ? "adds into an empty slot of " + name : "overwrites what is in the slot of " + name);
+    const GroupSpec& spec = chain_.groups[unit.gradients[i]];
+    Group& group = groups_[unit.gradients[i]];
+    int& contributions = group.contributions[instruction.micro_batch];
+    const bool is_empty = contributions == 0 && (!spec.adds_in_place || group.rounds == 0);
+    expect(instruction.adds[i] != is_empty, instruction.adds[i] ? "adds into an empty slot of " + spec.name
+                                                                : "overwrites what is in the slot of " + spec.name);
     ++contributions;
+    if (spec.adds_in_place) check_sum_in_place(unit.gradients[i], instruction);
   }
 }
 

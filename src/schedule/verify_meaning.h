@@ -50,7 +50,9 @@ class MeaningChecker {
 
   // In verify_sums.cpp: gradients of groups.
   void check_slot(const Group& group, int micro_batch);
-  void check_round(Group& group, const Instruction& instruction);
+  void check_round(const Group& group, const Instruction& instruction);
+  void check_sum_in_place(int id, const Instruction& instruction);
+  void add_round(int id, const Instruction& instruction);
   bool reduces_each(int group) const;
   std::vector<ReduceKind> completions(int group) const;
   void complete_if_done(Group& group, int id);

@@ -64,6 +64,10 @@ struct Roles {
   Buffer slot(int group, int micro_batch) const {
     return of_group(BufferKind::gradient_slot, group, options.compute_element_bytes, false, micro_batch);
   }
+  // Where units put their gradients.
+  Buffer gradient(int group, int micro_batch) const {
+    return chain.groups[group].adds_in_place ? accumulator(group) : slot(group, micro_batch);
+  }
   // Of the boundary after `unit`; before the first unit there is none.
   Buffer boundary(BufferKind kind, int unit, int micro_batch, Tier tier = Tier::device) const {
     return {kind, unit, -1, micro_batch, unit < 0 ? 0 : chain.units[unit].output_bytes, -1, tier};
@@ -104,9 +108,9 @@ Accesses of_gradients(const Roles& roles, const Instruction& instruction) {
   }
   add(accesses.writes, roles.boundary(BufferKind::boundary_gradient, unit - 1, micro_batch));
   for (std::size_t i = 0; i < spec.gradients.size(); ++i) {
-    const Buffer slot = roles.slot(spec.gradients[i], micro_batch);
-    if (i < instruction.adds.size() && instruction.adds[i]) add(accesses.reads, slot);
-    add(accesses.writes, slot);
+    const Buffer gradient = roles.gradient(spec.gradients[i], micro_batch);
+    if (i < instruction.adds.size() && instruction.adds[i]) add(accesses.reads, gradient);
+    add(accesses.writes, gradient);
   }
   add(accesses.writes, {BufferKind::workspace, unit, -1, micro_batch, spec.backward_workspace_bytes});
   if (is_loss) add(accesses.writes, Roles::scalars(BufferKind::losses, micro_batch, 1));

@@ -10,14 +10,30 @@ void MeaningChecker::check_slot(const Group& group, int micro_batch) {
 }
 
 // The sum of the next round, neither left out nor out of order.
-void MeaningChecker::check_round(Group& group, const Instruction& instruction) {
+void MeaningChecker::check_round(const Group& group, const Instruction& instruction) {
   expect(instruction.round == group.rounds, "sums round " + std::to_string(instruction.round) + " where round " +
                                                 std::to_string(group.rounds) + " is due");
-  expect(instruction.first == (group.rounds == 0),
-         instruction.first ? "overwrites the sum" : "adds to the sum of the step before");
   expect(!group.complete, "comes after the sum was completed");
   expect(!group.pending, "comes before the step that the sum is for");
+}
+
+// Each contribution is of the round that is due, which the last one ends.
+void MeaningChecker::check_sum_in_place(int id, const Instruction& instruction) {
+  Group& group = groups_[id];
+  check_round(group, instruction);
+  if (group.contributions[instruction.micro_batch] < group.contributors) return;
   ++group.rounds;
+  complete_if_done(group, id);
+}
+
+void MeaningChecker::add_round(int id, const Instruction& instruction) {
+  Group& group = groups_[id];
+  check_round(group, instruction);
+  expect(!chain_.groups[id].adds_in_place, "sums what was added in place");
+  expect(instruction.first == (group.rounds == 0),
+         instruction.first ? "overwrites the sum" : "adds to the sum of the step before");
+  ++group.rounds;
+  complete_if_done(group, id);
 }
 
 // Whether every round's slots go to other ranks at once.
@@ -46,8 +62,7 @@ void MeaningChecker::check_accumulate(const Instruction& instruction) {
   expect(!reduces_each(instruction.group), "sums on this rank alone");
   expect(instruction.micro_batch == split_.micro_batch(instruction.round, rank()), "is not this rank's work");
   check_slot(group, instruction.micro_batch);
-  check_round(group, instruction);
-  complete_if_done(group, instruction.group);
+  add_round(instruction.group, instruction);
 }
 
 int MeaningChecker::participants(int round) const {
@@ -70,9 +85,7 @@ void MeaningChecker::check_reduce(const Instruction& instruction) {
     check_scope(instruction, Scope::shards, participants(instruction.round));
     const int micro_batch = split_.micro_batch(instruction.round, rank());
     if (micro_batch >= 0) check_slot(group, micro_batch);
-    check_round(group, instruction);
-    complete_if_done(group, instruction.group);
-    return;
+    return add_round(instruction.group, instruction);
   }
   const std::vector<ReduceKind> kinds = completions(instruction.group);
   expect(group.completions < kinds.size() && instruction.reduce == kinds[group.completions],

@@ -106,6 +106,23 @@ TEST(Kernels, EmbeddingGradientsAddUpInOrderOfRows) {
   }
 }
 
+TEST(Kernels, EmbeddingGradientsMayStayInFloat) {
+  constexpr std::int64_t C = 19, V = 3;
+  const std::vector<std::int32_t> ids{2, 0, 2};
+  std::vector<bfloat16> dy;
+  for (const float value : {1.0f, 5.0f, 0.0078125f}) dy.insert(dy.end(), C, bfloat16(value));  // 2^-7: no bf16 beside 2
+  for (const Level level : levels_here()) {
+    for (const bool add : {false, true}) {
+      std::vector<float> dw(V * C, 1.0f);
+      std::vector<char> workspace(embedding_workspace(3, V, C));
+      table<bfloat16>(level).embedding_backward_unrounded(3, C, V, ids.data(), dy.data(), dw.data(), add,
+                                                          workspace.data());
+      const float before = add ? 1.0f : 0.0f, expected[] = {before + 5.0f, before, before + 1.0078125f};
+      for (std::int64_t i = 0; i < V * C; ++i) ASSERT_EQ(dw[i], expected[i / C]) << i << to_string(level);
+    }
+  }
+}
+
 TEST(Kernels, CrossEntropyHoldsForExtremeLogits) {
   constexpr std::int64_t V = 21, stride = 24;
   for (const Level level : levels_here()) {

@@ -80,6 +80,8 @@ Case make_random_case(std::uint64_t seed) {
       added.shards_parameters = row == 3 && dice.chance(80);  // some are below the threshold
       added.shards_gradients = row >= 2 && added.trainable;
       added.shards_optimizer = row >= 1 && added.trainable;
+      const bool sums_alone = options.world_size == 1 || !options.reduce_each_micro_batch;
+      added.adds_in_place = added.trainable && !added.shards_gradients && sums_alone && dice.chance(50);
       spec.reads.push_back(group);
     }
     if (unit > 0 && dice.chance(30))

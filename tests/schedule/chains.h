@@ -39,8 +39,8 @@ struct Case {
 };
 
 // Any pass; 1-6 units with sizes from nothing to large, tied and frozen groups, 1-4 ranks, up to 6 micro-batches, both
-// ways to reduce, 1-3 gradient slots, with and without a master apart, units that cost up to a million operations and
-// bytes; in half of them state, weights or inputs are in host memory.
+// ways to reduce, gradients that are added in place, 1-3 gradient slots, with and without a master apart, units that
+// cost up to a million operations and bytes; in half of them state, weights or inputs are in host memory.
 Case make_random_case(std::uint64_t seed);
 
 // For messages: the numbers of a case.

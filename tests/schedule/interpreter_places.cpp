@@ -79,13 +79,16 @@ void Interpreter::resolve_unit(const Rank& rank, Node& node) const {
   const auto range = [&](int id) {
     return place(rank, id, true_bytes(instruction, rank.program->buffers[id]), node.broken);
   };
+  const auto is_gradient = [&](int id) {
+    return kind(id) == BufferKind::gradient_slot || kind(id) == BufferKind::accumulator;
+  };
   for (const int id : instruction.reads) {
-    if (kind(id) != BufferKind::gradient_slot) node.inputs.push_back(range(id));
+    if (!is_gradient(id)) node.inputs.push_back(range(id));
   }
   std::size_t gradient = 0;
   for (const int id : instruction.writes) {
     bool in_place = false;
-    if (kind(id) == BufferKind::gradient_slot) {
+    if (is_gradient(id)) {
       in_place = gradient < instruction.adds.size() && instruction.adds[gradient];
       ++gradient;
     }

@@ -128,7 +128,9 @@ bool flip_adds(Programs& programs, const Case& setting, Dice& dice) {
   const int flipped = dice.below(static_cast<int>(instruction.adds.size()));
   instruction.adds[flipped].flip();
   const int group = setting.chain.units[instruction.unit].gradients[flipped];
-  if (dice.chance(50)) toggle_read(instruction, find(program, instruction.writes, BufferKind::gradient_slot, group));
+  const BufferKind kind =
+      setting.chain.groups[group].adds_in_place ? BufferKind::accumulator : BufferKind::gradient_slot;
+  if (dice.chance(50)) toggle_read(instruction, find(program, instruction.writes, kind, group));
   relower_sometimes(programs, setting, dice);
   return true;
 }

@@ -110,6 +110,7 @@ constexpr Table<T> kTable = {.rmsnorm_forward = kIssued<&Table<T>::rmsnorm_forwa
                              .attention_backward = kIssued<&Table<T>::attention_backward>,
                              .embedding_forward = kIssued<&Table<T>::embedding_forward>,
                              .embedding_backward = kIssued<&Table<T>::embedding_backward>,
+                             .embedding_backward_unrounded = kIssued<&Table<T>::embedding_backward_unrounded>,
                              .cross_entropy = kIssued<&Table<T>::cross_entropy>,
                              .cross_entropy_loss = kIssued<&Table<T>::cross_entropy_loss>,
                              .accumulate = kIssued<&Table<T>::accumulate>,

@@ -77,6 +77,22 @@ TEST_F(DeviceTraining, OtherOrdersOfSumsStayWithinTheRounding) {
   expect_near(train_tiny(with(on_device(run), {"training.deterministic=false"})).losses, train_tiny(run).losses, 2e-2);
 }
 
+// Of several micro-batches, whose gradients add up where they are made.
+TEST_F(DeviceTraining, SumsInPlaceStayWithinTheRounding) {
+  for (const char* sums : {"fp32", "bf16"}) {
+    for (const auto& [bf16, tied, gpt2] :
+         {std::tuple{false, true, false}, {true, true, false}, {true, false, false}, {true, true, true}}) {
+      SCOPED_TRACE(::testing::Message() << sums << (bf16 ? ", bf16" : "") << (tied ? ", tied" : "")
+                                        << (gpt2 ? ", gpt2" : ""));
+      const TinyRun run = with({.reduce_each_micro_batch = false, .tied = tied, .bf16 = bf16, .gpt2 = gpt2},
+                               {std::string("training.grad_accum_dtype=") + sums});
+      const TinyResult expected = train_tiny(run);
+      const TinyResult found = train_tiny(with(on_device(run), {"training.deterministic=false"}));
+      expect_near(found.losses, expected.losses, bf16 || *sums == 'b' ? 3e-2 : 1e-4);
+    }
+  }
+}
+
 const std::vector<std::string> kNarrowState = {"training.master_dtype=bf16", "training.moment_dtype=bf16"};
 
 TEST_F(DeviceTraining, ResumesWithTheSameBits) {
@@ -256,6 +272,19 @@ TEST_F(DevicesTogether, ReduceOnceAStepWhereTheyMay) {
   EXPECT_EQ(zero1.losses, ddp.losses);
   EXPECT_EQ(zero1.weights_digest, ddp.weights_digest);
   expect_near(ddp.losses, train_tiny(on_device(run)).losses, 1e-4);
+}
+
+TEST_F(DevicesTogether, AddTheirSumsUpInPlace) {
+  for (const bool bf16 : {false, true}) {
+    const TinyRun run{.micro_batches = 6, .steps = 6, .reduce_each_micro_batch = false, .bf16 = bf16};
+    const std::vector<double> expected = train_tiny(on_device(run)).losses;
+    for (const char* strategy : {"ddp", "zero1"}) {
+      SCOPED_TRACE(::testing::Message() << strategy << (bf16 ? ", bf16" : ""));
+      const TinyResult found = train_tiny(with(on_two(run, strategy), {"training.deterministic=false"}));
+      EXPECT_TRUE(found.all_ranks_equal);
+      expect_near(found.losses, expected, bf16 ? 3e-2 : 1e-4);
+    }
+  }
 }
 
 TEST_F(DevicesTogether, CheckpointsGoFromTwoToOne) {

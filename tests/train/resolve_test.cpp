@@ -33,6 +33,28 @@ TEST(Resolve, HandsTheOptimizersOptionsOn) {
   EXPECT_EQ(adagrad.eps, 1e-10);
 }
 
+// Only where nothing is promised that they would not keep.
+TEST(Resolve, GradientsAreAddedInPlaceOnDevicesThatNeedNotRepeatOtherLayoutsBits) {
+  const auto in_place = [](std::vector<std::string> overrides, int ranks = 1) {
+    TinyRun run{.ranks = ranks, .reduce_each_micro_batch = false, .bf16 = true, .output_dir = "unused"};
+    run.overrides = std::move(overrides);
+    const train::ResolvedRun resolved = train::resolve(tiny_plan(run), {300, 1000}, ranks);
+    const bool in_float = std::get<LlamaConfig>(resolved.model).float_gradients;
+    EXPECT_EQ(in_float, engine::may_add_in_place(resolved.engine) && resolved.engine.accumulator_dtype == DType::f32);
+    return engine::may_add_in_place(resolved.engine);
+  };
+  const std::string any_order = "training.deterministic=false", cuda = "training.device=cuda";
+  EXPECT_FALSE(in_place({any_order}));
+  EXPECT_FALSE(in_place({cuda}));
+  EXPECT_TRUE(in_place({cuda, any_order}));
+  EXPECT_TRUE(in_place({cuda, any_order, "training.grad_accum_dtype=bf16"}));
+  EXPECT_FALSE(in_place({cuda, any_order, "training.reduce_each_micro_batch=true"}));
+  EXPECT_TRUE(in_place({cuda, any_order}, 2));
+  EXPECT_TRUE(in_place({cuda, any_order, "distributed.strategy=zero1"}, 2));
+  EXPECT_FALSE(in_place({cuda, any_order, "distributed.strategy=zero2"}, 2));
+  EXPECT_FALSE(in_place({cuda, any_order}, 4)) << "each rank has one micro-batch, which is reduced as it is";
+}
+
 // As PyTorch shards without sizes: within a machine, with the machines as replicas.
 TEST(Resolve, HybridShardWithoutSizesShardsWithinAMachine) {
   const auto hybrid = [](const train::Ranks& ranks) {

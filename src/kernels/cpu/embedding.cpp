@@ -20,8 +20,8 @@ void sort_by_id(int64_t N, int64_t V, const int32_t* ids, int32_t* first, int32_
   for (int64_t n = 0; n < N; ++n) order[first[ids[n] + 1]++] = static_cast<int32_t>(n);
 }
 
-template <class T, class Lanes>
-TRIREME_INLINE void sum_rows(int64_t C, const int32_t* rows, int64_t count, const T* dy, T* dw, bool add, Lanes lanes) {
+template <class T, class G, class Lanes>
+TRIREME_INLINE void sum_rows(int64_t C, const int32_t* rows, int64_t count, const T* dy, G* dw, bool add, Lanes lanes) {
   VectorOf<T> sum = {};
   for (int64_t i = 0; i < count; ++i) sum = sum + load(dy + rows[i] * C, lanes);
   if (add) sum = sum + load(dw, lanes);
@@ -30,8 +30,8 @@ TRIREME_INLINE void sum_rows(int64_t C, const int32_t* rows, int64_t count, cons
 
 }  // namespace
 
-template <class T>
-void embedding_backward(int64_t N, int64_t C, int64_t V, const int32_t* ids, const T* dy, T* dw, bool add,
+template <class T, class G>
+void embedding_backward(int64_t N, int64_t C, int64_t V, const int32_t* ids, const T* dy, G* dw, bool add,
                         void* workspace) {
   int32_t* first = static_cast<int32_t*>(workspace);
   int32_t* order = first + V + 2;
@@ -40,7 +40,7 @@ void embedding_backward(int64_t N, int64_t C, int64_t V, const int32_t* ids, con
     for (int64_t v = begin; v < end; ++v) {
       const int64_t count = first[v + 1] - first[v];
       if (count == 0) {
-        if (!add) memset(static_cast<void*>(dw + v * C), 0, C * sizeof(T));
+        if (!add) memset(static_cast<void*>(dw + v * C), 0, C * sizeof(G));
         continue;
       }
       for_each_vector<kLanesOf<T>>(
@@ -49,12 +49,16 @@ void embedding_backward(int64_t N, int64_t C, int64_t V, const int32_t* ids, con
   });
 }
 
+#define TRIREME_BACKWARD(T, G) \
+  template void embedding_backward(int64_t, int64_t, int64_t, const int32_t*, const T*, G*, bool, void*);
 #define TRIREME_INSTANCES(T)                                                       \
   template void embedding_forward(int64_t, int64_t, const int32_t*, const T*, T*); \
-  template void embedding_backward(int64_t, int64_t, int64_t, const int32_t*, const T*, T*, bool, void*);
+  TRIREME_BACKWARD(T, T)
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)
 TRIREME_INSTANCES(double)
+TRIREME_BACKWARD(bfloat16, float)
+TRIREME_BACKWARD(float16, float)
 
 }  // namespace trireme::kernels::TRIREME_LEVEL

@@ -158,17 +158,17 @@ __global__ void __launch_bounds__(kSortThreads)
 // A block at the first position of each section of an id adds its rows up: to the gradient, or, where the id has more,
 // into a slot of partial. A thread has so many columns as fill a pack, whatever the alignment. Each block also clears
 // its share of the rows without an id, unless the gradient is added to: those that sort_kernel has left.
-template <class N>
+template <class N, class G>
 __global__ void __launch_bounds__(kThreads, 8)
-    backward_kernel(Sorted sorted, std::int64_t C, int V, bool aligned, const N* dy, N* dw, bool add, float* partial) {
+    backward_kernel(Sorted sorted, std::int64_t C, int V, bool aligned, const N* dy, G* dw, bool add, float* partial) {
   constexpr int kUnroll = 8;
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kWidth<N>;
   const int width = static_cast<int>(max(min(C - c, std::int64_t{kWidth<N>}), std::int64_t{0}));
   const bool whole = aligned && width == kWidth<N>;
-  const auto load = [=](const N* p) {
+  const auto load = [=](const auto* p) {
     return whole ? cuda::load<kWidth<N>, true>(p, 1) : cuda::load<kWidth<N>, false>(p, width);
   };
-  const auto store = [=](N* p, const Floats<kWidth<N>>& values) {
+  const auto store = [=](G* p, const Floats<kWidth<N>>& values) {
     if (whole) return cuda::store<true>(p, 1, values);
     cuda::store<false>(p, width, values);
   };
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kThreads, 8)
   }
   if (!begins_section) return;
   Floats<kWidth<N>> sum{};
-  const auto add_row = [&](const Neighbours<N, kWidth<N>>& values) {
+  const auto add_row = [&](const auto& values) {
     const auto x = floats(values);
 #pragma unroll
     for (int i = 0; i < kWidth<N>; ++i) sum.at[i] += x.at[i];
@@ -225,16 +225,16 @@ __global__ void __launch_bounds__(kThreads, 8)
   if (!is_first || end < last) {
     return cuda::store<false>(partial + sorted.slot(begin, is_first) * C + c, width, sum);
   }
-  N* to = dw + id * C + c;
+  G* to = dw + id * C + c;
   if (add) add_row(load(to));
   store(to, sum);
 }
 
 // Adds up the sections of the run that begins within blockIdx.x's positions, if one of several does, which then has the
 // last of them: in their order, a thread a column.
-template <class N>
+template <class G>
 __global__ void __launch_bounds__(kThreads)
-    sections_kernel(Sorted sorted, std::int64_t C, const float* partial, N* dw, bool add) {
+    sections_kernel(Sorted sorted, std::int64_t C, const float* partial, G* dw, bool add) {
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * sorted.section;
   wait_for_kernel_before();
   const std::int32_t id = sorted.ids[min(first + sorted.section, sorted.rows) - 1];
@@ -246,9 +246,9 @@ __global__ void __launch_bounds__(kThreads)
   const int sections = static_cast<int>((end - 1 - begin) / sorted.section);
 #pragma unroll 16
   for (int i = 0; i < sections; ++i) sum += more[i * 2 * C];
-  N* to = dw + id * C + c;
+  G* to = dw + id * C + c;
   if (add) sum += to_float(*to);
-  *to = from_float<N>(sum);
+  *to = from_float<G>(sum);
 }
 
 }  // namespace
@@ -273,13 +273,13 @@ int section_of(std::int64_t N, std::int64_t C) {
 
 }  // namespace
 
-template <class T>
-void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, T* dw,
+template <class T, class G>
+void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy, G* dw,
                         bool add, void* workspace) {
   StreamState& state = current();
   const cudaStream_t stream = state.stream;
   if (N == 0 || C == 0) {
-    if (!add) TRIREME_CUDA(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(V * C) * sizeof(T), stream));
+    if (!add) TRIREME_CUDA(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(V * C) * sizeof(G), stream));
     return;
   }
   auto* order = static_cast<std::int32_t*>(workspace);
@@ -293,23 +293,27 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
   const bool aligned = is_aligned(dy) && is_aligned(dw) && C % kSize == 0;
   sort_kernel<<<static_cast<unsigned>(V / kSortIds + 1), kSortThreads, 0, stream>>>(
       static_cast<int>(N), static_cast<int>(V), ids, sorted, add || !aligned ? nullptr : reinterpret_cast<uint4*>(dw),
-      C / kSize);
+      C * static_cast<std::int64_t>(sizeof(G)) / 16);
   TRIREME_CUDA_LAUNCHED("embedding_backward");
   const dim3 blocks(static_cast<unsigned>(add ? N : std::max(N, ceil_div(V, kMostCleared))),
                     static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
-  launch_early("embedding_backward", backward_kernel<Native<T>>, blocks, kThreads, sorted, C, static_cast<int>(V),
+  launch_early("embedding_backward", backward_kernel<Native<T>, Native<G>>, blocks, kThreads, sorted, C, static_cast<int>(V),
                aligned, native(dy), native(dw), add, partial);
   if (N <= sorted.section) return;
   const dim3 runs(static_cast<unsigned>(ceil_div(N, sorted.section)), static_cast<unsigned>(ceil_div(C, kThreads)));
-  launch_early("embedding_backward", sections_kernel<Native<T>>, runs, kThreads, sorted, C, partial, native(dw), add);
+  launch_early("embedding_backward", sections_kernel<Native<G>>, runs, kThreads, sorted, C, partial, native(dw), add);
 }
 
-#define TRIREME_INSTANCES(T)                                                                                          \
-  template void embedding_forward(std::int64_t, std::int64_t, const std::int32_t*, const T*, T*);                     \
-  template void embedding_backward(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, const T*, T*, bool, \
+#define TRIREME_BACKWARD(T, G)                                                                                        \
+  template void embedding_backward(std::int64_t, std::int64_t, std::int64_t, const std::int32_t*, const T*, G*, bool, \
                                    void*);
+#define TRIREME_INSTANCES(T)                                                                      \
+  template void embedding_forward(std::int64_t, std::int64_t, const std::int32_t*, const T*, T*); \
+  TRIREME_BACKWARD(T, T)
 TRIREME_INSTANCES(float)
 TRIREME_INSTANCES(bfloat16)
 TRIREME_INSTANCES(float16)
+TRIREME_BACKWARD(bfloat16, float)
+TRIREME_BACKWARD(float16, float)
 
 }  // namespace trireme::kernels::cuda

@@ -159,17 +159,19 @@ class Operand {
   std::byte* data_;
 };
 
-// Seconds that `runs` of a product take, in one way; infinity where that way fails.
+// Seconds that `runs` of a product take, in one way; infinity where that way fails. Of 16-bit operands, what is not
+// rounded is added to a sum.
 double time_way(const Ready& product, int way, int runs, const Operand& a, const Operand& b, const Operand& c,
-                const void* bias) {
+                const void* bias, bool is_sum) {
   struct Point {
     cudaEvent_t event = nullptr;
     Point() { TRIREME_CUDA(cudaEventCreate(&event)); }
     ~Point() { cudaEventDestroy(event); }
   } begin, end;
   TRIREME_CUDA(cudaEventRecord(begin.event, current().stream));
+  const void* sum = is_sum ? c.data() : nullptr;
   for (int run = 0; run < runs; ++run) {
-    if (product.compute(way, a.data(), b.data(), c.data(), nullptr, bias) != CUBLAS_STATUS_SUCCESS) return kNever;
+    if (product.compute(way, a.data(), b.data(), c.data(), sum, bias) != CUBLAS_STATUS_SUCCESS) return kNever;
   }
   TRIREME_CUDA(cudaEventRecord(end.event, current().stream));
   TRIREME_CUDA(cudaEventSynchronize(end.event));
@@ -195,7 +197,8 @@ int measure_product(const Product& p) {
   const Operand a(p.operands, p.a_transposed ? p.k : p.m, p.lda), b(p.operands, p.b_transposed ? p.n : p.k, p.ldb);
   const Operand c(p.result, p.m, p.ldc), bias(p.result, 1, p.n);
   const void* added = p.has_bias ? bias.data() : nullptr;
-  const auto time = [&](int way, int runs) { return time_way(product, way, runs, a, b, c, added) / runs; };
+  const bool is_sum = p.operands != p.result;
+  const auto time = [&](int way, int runs) { return time_way(product, way, runs, a, b, c, added, is_sum) / runs; };
   std::array<double, kWays> best{};
   for (int way = 0; way < product.count; ++way) {
     time(way, 1);  // loads its code
