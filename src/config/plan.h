@@ -91,6 +91,7 @@ struct TrainingPlan {
   int recompute_every;                        // full: every k-th block
   bool cpu_checkpointing;                     // full: their inputs in host memory
   std::optional<std::int64_t> memory_budget;  // bytes of a rank; unset, 0: none
+  std::optional<std::int64_t> loss_chunk_tokens;
   std::uint64_t seed;
   bool deterministic;                        // on devices too, at a cost
   std::int64_t eval_interval;                // steps; 0: at the end only

@@ -266,10 +266,14 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
   TRIREME_CHECK(model != nullptr || plan.model.path.empty(), "the folder of model.path must be read first");
   ResolvedRun run;
   run.model = model != nullptr ? check_vocabulary(plan, data, *model) : model_of(plan, data);
-  if (plan.training.device == config::Device::cuda) {
-    std::visit([](auto& known) { known.loss_chunk_tokens = kLossChunkOnDevices; }, run.model);
-  }
-  std::visit([&](auto& known) { known.deterministic = plan.training.deterministic; }, run.model);
+  std::visit(
+      [&](auto& known) {
+        const bool on_device = plan.training.device == config::Device::cuda;
+        known.loss_chunk_tokens =
+            plan.training.loss_chunk_tokens.value_or(on_device ? kLossChunkOnDevices : known.loss_chunk_tokens);
+        known.deterministic = plan.training.deterministic;
+      },
+      run.model);
   run.compute_dtype = compute_dtype_of(plan.training.mixed_precision);
   run.freeze = plan.training.freeze;
   run.recompute_wide = plan.training.gradient_checkpointing == config::Recompute::selective;

@@ -244,6 +244,7 @@ const std::vector<std::pair<std::string, std::string>> kOtherValues = {{"model.h
                                                                        {"training.device", "cuda"},
                                                                        {"training.reduce_each_micro_batch", "true"},
                                                                        {"training.mixed_precision", "bf16"},
+                                                                       {"training.loss_chunk_tokens", "64"},
                                                                        {"training.seed", "1"},
                                                                        {"training.deterministic", "false"},
                                                                        {"training.learning_rate", "1e-3"},

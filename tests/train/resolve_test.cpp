@@ -55,6 +55,15 @@ TEST(Resolve, GradientsAreAddedInPlaceOnDevicesThatNeedNotRepeatOtherLayoutsBits
   EXPECT_FALSE(in_place({cuda, any_order}, 4)) << "each rank has one micro-batch, which is reduced as it is";
 }
 
+TEST(Resolve, TheLossIsChunkedAsTheDeviceOrTheConfigurationHasIt) {
+  const auto chunk = [](const std::vector<std::string>& overrides) {
+    return std::get<LlamaConfig>(resolved(overrides).model).loss_chunk_tokens;
+  };
+  EXPECT_EQ(chunk({}), 1024);
+  EXPECT_EQ(chunk({"training.device=cuda"}), 4096);
+  EXPECT_EQ(chunk({"training.device=cuda", "training.loss_chunk_tokens=7"}), 7);
+}
+
 // As PyTorch shards without sizes: within a machine, with the machines as replicas.
 TEST(Resolve, HybridShardWithoutSizesShardsWithinAMachine) {
   const auto hybrid = [](const train::Ranks& ranks) {
