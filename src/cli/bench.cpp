@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,8 +10,10 @@
 #include "cli/output.h"
 #include "cli/parse.h"
 #include "comm/job.h"
+#include "kernels/device.h"
 #include "launch/agent.h"
 #include "measure/rates.h"
+#include "train/device.h"
 
 namespace trireme::cli {
 
@@ -40,10 +42,12 @@ std::string kinds() {
   return text;
 }
 
+constexpr int kMostRanks = 64;
+
 struct BenchCommand {
-  int ranks = 2, threads = 1;
-  double seconds = 0.3;
-  std::string output, machine;
+  int ranks = 0;
+  measure::RatesOptions options;
+  std::string device = "auto", output, machine;
   bool is_worker = false;  // of several: the command has started itself
 };
 
@@ -54,21 +58,28 @@ BenchCommand parse_bench(Arguments arguments) {
           kinds(),
       "trireme bench");
   BenchCommand command;
-  app.add_option("--ranks", command.ranks, "ranks that compute at the same time and exchange data (2)");
-  app.add_option("--threads", command.threads, "compute threads of a rank, as training.compute_threads (1)");
-  app.add_option("--seconds", command.seconds, "for each number, about (0.3)");
+  const CLI::Option* ranks = app.add_option(
+      "--ranks", command.ranks, "ranks that compute at the same time and exchange data (one a device; on the CPU 2)");
+  app.add_option("--threads", command.options.threads, "compute threads of a rank, as training.compute_threads (1)");
+  app.add_option("--device", command.device, "auto, cpu, cuda (auto: cuda where each rank has a device)")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--seconds", command.options.seconds, "for each number, about (0.3)");
   app.add_option("--output", command.output, "file to write; by default where `plan` and `train` look for it");
   app.add_option("--machine", command.machine, "words that the file repeats");
   app.add_flag("--worker", command.is_worker)->group("");
   parse(app, arguments);
+  if (ranks->count() == 0) {
+    const int devices = command.device == "cpu" ? 0 : kernels::num_devices();
+    command.ranks = devices > 0 ? std::min(devices, kMostRanks) : 2;
+  }
   const auto check = [](const char* option, double value, double most) {
     if (value > 0 && value <= most) return;
     throw Error(2013, std::string("command line: ") + option,
                 fmt::format("is {:g}, not above 0 and at most {:g}", value, most));
   };
-  check("--ranks", command.ranks, 64);
-  check("--threads", command.threads, 1024);
-  check("--seconds", command.seconds, 60);
+  check("--ranks", command.ranks, kMostRanks);
+  check("--threads", command.options.threads, 1024);
+  check("--seconds", command.options.seconds, 60);
   return command;
 }
 
@@ -78,13 +89,14 @@ std::string words_of(const schedule::Rates& rates) {
     text += fmt::format("  {:<40}{:>10.3g} {}\n", what, value, unit);
   };
   for (const auto& [name, operations] : {std::pair("fp32", rates.fp32), std::pair("bf16", rates.half)}) {
-    add(fmt::format("{} products, side 128", name), operations.small, "operations/s");
-    add(fmt::format("{} products, side 512", name), operations.medium, "operations/s");
-    add(fmt::format("{} products, side 1536", name), operations.large, "operations/s");
+    add(fmt::format("{} products, a side below 256", name), operations.small, "operations/s");
+    add(fmt::format("{} products, a side below 1024", name), operations.medium, "operations/s");
+    add(fmt::format("{} products, larger", name), operations.large, "operations/s");
     add(fmt::format("{} attention", name), operations.attention, "operations/s");
   }
   add("memory", rates.bytes_moved_per_s, "bytes/s");
   add("AdamW", rates.optimizer_bytes_per_s, "bytes/s");
+  if (rates.host_copy_bytes_per_s > 0) add("copies to the host", rates.host_copy_bytes_per_s, "bytes/s");
   if (rates.loaded_collective_bytes_per_s == 0) return text;
   add("collectives, until the first bytes", rates.collective_latency_s, "s");
   add("collectives", rates.collective_bytes_per_s, "bytes/s");
@@ -92,11 +104,7 @@ std::string words_of(const schedule::Rates& rates) {
   return text;
 }
 
-int measure(const BenchCommand& command) {
-  const comm::WorkerEnvironment environment = comm::read_worker_environment();
-  comm::Membership membership = comm::join(environment, {.timeout_s = 600});
-  const schedule::Rates rates = measure::measure_rates(command.threads, *membership.comm, command.seconds);
-  if (environment.rank != 0) return 0;
+void write_rates(const BenchCommand& command, const schedule::Rates& rates) {
   std::filesystem::path file = command.output;
   if (file.empty()) file = schedule::rates_file(rates.measured_on);
   if (file.empty()) {
@@ -106,7 +114,20 @@ int measure(const BenchCommand& command) {
   write_file_atomic(file, schedule::to_json(rates, command.machine));
   print(words_of(rates) + "written to " + file.string() + "\n");
   flush_output();
-  return 0;
+}
+
+int measure(const BenchCommand& command) {
+  const comm::WorkerEnvironment environment = comm::read_worker_environment();
+  comm::Membership membership = comm::join(environment, {.timeout_s = 600});
+  try {
+    measure::RatesOptions options = command.options;
+    if (train::uses_device(command.device, command.ranks)) options.device = environment.local_rank;
+    const schedule::Rates rates = measure::measure_rates(options, *membership.comm);
+    if (environment.rank == 0) write_rates(command, rates);
+    return 0;
+  } catch (const std::exception& error) {
+    throw membership.fail(error);
+  }
 }
 
 }  // namespace

@@ -18,8 +18,7 @@ void embedding_backward(const std::int32_t* ids, const Tensor& dy, const Gradien
       kernel(dy.sizes[0], dy.sizes[1], dw.tensor.sizes[0], ids, dy.as<T>(), gradient, dw.add, workspace.data);
     };
     if (dw.tensor.dtype == dy.dtype) return run(kernels::table<T>().embedding_backward, dw.tensor.as<T>());
-    run(kernels::table<T>().embedding_backward_unrounded,
-        dw.tensor.as<typename kernels::AccumulatorOf<T>::type>());
+    run(kernels::table<T>().embedding_backward_unrounded, dw.tensor.as<typename kernels::AccumulatorOf<T>::type>());
   });
 }
 

@@ -54,8 +54,8 @@ std::int64_t linear_scratch_bytes(DType dtype, DType gradient, std::int64_t N, s
   const auto scratch = [&](DType result, std::int64_t m, std::int64_t n, std::int64_t k) {
     return kernels::product_scratch(dtype, result == dtype, m, n, k, threads);
   };
-  return std::max({scratch(dtype, N, O, I), scratch(dtype, N, I, O), scratch(gradient, O, I, N),
-                   scratch(gradient, I, O, N)});
+  return std::max(
+      {scratch(dtype, N, O, I), scratch(dtype, N, I, O), scratch(gradient, O, I, N), scratch(gradient, I, O, N)});
 }
 
 std::array<kernels::Product, 3> linear_products(DType dtype, DType gradient, std::int64_t N, std::int64_t I,

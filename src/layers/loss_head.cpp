@@ -67,8 +67,7 @@ std::vector<kernels::Product> loss_head_products(const LossHeadShape& shape, DTy
   std::vector<kernels::Product> products;
   for (const std::int64_t rows : {std::min(shape.N, shape.chunk_rows), shape.N % shape.chunk_rows}) {
     if (rows == 0) continue;
-    const auto of_chunk =
-        linear_products(dtype, sum_dtype(shape, dtype), rows, shape.C, shape.rows, false, false);
+    const auto of_chunk = linear_products(dtype, sum_dtype(shape, dtype), rows, shape.C, shape.rows, false, false);
     products.insert(products.end(), of_chunk.begin(), of_chunk.end());
   }
   return products;

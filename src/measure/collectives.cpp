@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error.h"
 #include "comm/collectives.h"
 #include "engine/device_ranks.h"
+#include "measure/device.h"
 #include "measure/load.h"
 
 namespace trireme::measure {
@@ -107,27 +107,8 @@ Timing Exchange::time(Collective collective, std::int64_t bytes, double seconds)
   return time_rounds(works, rounds, stream_).back();
 }
 
-namespace {
-
-// Where the ranks' collectives run, as an engine's do: beside what computes, and before it.
-class Place {
- public:
-  explicit Place(int device) {
-    if (device < 0) return;
-    kernels::use_device(device);
-    on_.emplace(stream_.emplace(/*high_priority=*/true));
-  }
-  const kernels::Stream* stream() const { return stream_ ? &*stream_ : nullptr; }
-
- private:
-  std::optional<kernels::Stream> stream_;
-  std::optional<kernels::OnStream> on_;
-};
-
-}  // namespace
-
 std::vector<CommRow> measure_comm(const CommOptions& options, comm::Communicator& ranks) {
-  const Place place(options.device);
+  const Place place(options.device, /*high_priority=*/true);  // as an engine's: beside what computes, and before it
   Exchange exchange(ranks, options.dtype, std::ranges::max(options.bytes), place.stream(), options.copies);
   std::vector<CommRow> rows;
   const auto measure = [&](bool loaded) {

@@ -1,12 +1,15 @@
 #include "measure/rates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <vector>
 
 #include "comm/collectives.h"
 #include "kernels/kernels.h"
+#include "layers/attention.h"
 #include "measure/collectives.h"
+#include "measure/device.h"
 #include "measure/load.h"
 #include "measure/timing.h"
 #include "train/rates_here.h"
@@ -14,88 +17,148 @@
 namespace trireme::measure {
 namespace {
 
-double median_seconds(double seconds, const std::function<void()>& run) {
-  return std::max(time_in_turn({&run, 1}, seconds, nullptr).front().median, 1e-9);
-}
+using engine::Memory;
+using engine::MemoryKind;
 
-template <class T>
-double product_rate(std::int64_t side, double seconds) {
-  const TokenProduct product(dtype_of<T>, 1024, side, side);
-  return product.flops() / median_seconds(seconds, [&] { product.run(); });
-}
+// Of the works that are timed: what fills a processor, or a device.
+struct Sizes {
+  std::int64_t rows, large;  // of products: tokens, and the smallest side of the largest
+  BatchShape attention;
+  std::int64_t heads, head_dim;
+  std::int64_t numel;  // of what is added up, updated and copied
+  std::int64_t collective_bytes;
+};
+constexpr Sizes kOnCpu{.rows = 1024,
+                       .large = 1536,
+                       .attention = {2, 512},
+                       .heads = 8,
+                       .head_dim = 64,
+                       .numel = 8 << 20,
+                       .collective_bytes = 16 << 20};
+constexpr Sizes kOnDevice{.rows = 8192,
+                          .large = 4096,
+                          .attention = {2, 2048},
+                          .heads = 16,
+                          .head_dim = 128,
+                          .numel = 64 << 20,
+                          .collective_bytes = 256 << 20};
 
-template <class T>
-double attention_rate(int threads, double seconds) {
-  using Acc = typename kernels::AccumulatorOf<T>::type;
-  const kernels::AttentionShape s{.B = 2, .T = 512, .H = 8, .K = 8, .D = 64, .scale = 0.125};
-  const std::int64_t N = s.B * s.T, width = s.H * s.D;
-  const std::vector<T> qkv = some_values<T>(N * s.qkv_width()), dout = some_values<T>(N * width);
-  std::vector<T> out(N * width), dqkv(N * s.qkv_width());
-  const std::vector<std::int32_t> starts(N);
-  std::vector<Acc> lse(s.B * s.H * s.T);
-  std::vector<std::byte> workspace(
-      kernels::attention_workspace(s, sizeof(T) == 2 ? DType::bf16 : DType::f32, true, threads));
-  const double time = median_seconds(seconds, [&] {
-    const auto& table = kernels::table<T>();
-    table.attention_forward(s, {}, qkv.data(), starts.data(), out.data(), lse.data(), workspace.data());
-    table.attention_backward(s, {}, qkv.data(), starts.data(), out.data(), lse.data(), dout.data(), dqkv.data(),
-                             workspace.data());
-  });
-  return 7.0 * static_cast<double>(N * s.T * width) / time;  // two products forward, five backward, as units count them
-}
+class Measurement {
+ public:
+  explicit Measurement(const RatesOptions& options)
+      : options_(options), sizes_(options.device < 0 ? kOnCpu : kOnDevice), place_(options.device) {}
 
-template <class T>
-schedule::Rates::Operations operations(int threads, double seconds) {
-  return {.small = product_rate<T>(128, seconds),
-          .medium = product_rate<T>(512, seconds),
-          .large = product_rate<T>(1536, seconds),
-          .attention = attention_rate<T>(threads, seconds)};
-}
+  schedule::Rates::Operations operations(DType dtype) const {
+    return {.small = product_rate(dtype, 128),
+            .medium = product_rate(dtype, 512),
+            .large = product_rate(dtype, sizes_.large),
+            .attention = attention_rate(dtype)};
+  }
 
-void measure_memory(double seconds, schedule::Rates& rates) {
-  constexpr std::int64_t kNumel = 8 << 20;
-  std::vector<float> weights = some_values<float>(kNumel), first(kNumel), second(kNumel);
-  const std::vector<float> gradient = some_values<float>(kNumel);
-  const double add = median_seconds(
-      seconds, [&] { kernels::table<float>().accumulate(kNumel, gradient.data(), first.data(), false); });
-  rates.bytes_moved_per_s = 3 * 4 * kNumel / add;
-  std::fill(first.begin(), first.end(), 0.0f);
-  const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
-  const kernels::Update update;
-  const double step = median_seconds(seconds, [&] {
-    kernels::flat_table().adamw(arguments, &update,
-                                {kNumel, weights.data(), first.data(), second.data(), gradient.data()});
-  });
-  rates.optimizer_bytes_per_s = 7 * 4 * kNumel / step;
-}
+  void measure_memory(schedule::Rates& rates) const {
+    const std::int64_t n = sizes_.numel;
+    const Memory weights = floats(), gradient = floats(), first = floats(), second = floats();
+    const auto of = [](const Memory& memory) { return reinterpret_cast<float*>(memory.at(0)); };
+    const double add = median_seconds([&] { kernels::table<float>().accumulate(n, of(gradient), of(first), false); });
+    rates.bytes_moved_per_s = 3 * 4 * static_cast<double>(n) / add;
+    kernels::zero(first.at(0), first.bytes());
+    kernels::zero(second.at(0), second.bytes());
+    const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
+    const Memory update(sizeof(kernels::Update), place_.memory());
+    const kernels::Update unclipped;
+    fill(update, &unclipped, sizeof unclipped);
+    const double step = median_seconds([&] {
+      kernels::flat_table().adamw(arguments, reinterpret_cast<const kernels::Update*>(update.at(0)),
+                                  {n, of(weights), of(first), of(second), of(gradient)});
+    });
+    rates.optimizer_bytes_per_s = 7 * 4 * static_cast<double>(n) / step;
+    if (place_.stream() == nullptr) return;
+    const Memory host(4 * n, MemoryKind::pinned);
+    rates.host_copy_bytes_per_s =
+        4 * static_cast<double>(n) / median_seconds([&] { kernels::copy(host.at(0), weights.at(0), host.bytes()); });
+  }
 
-void measure_collectives(int threads, comm::Communicator& comm, double seconds, schedule::Rates& rates) {
-  using enum Collective;
-  constexpr std::int64_t kBytes = 16 << 20;
-  const int ranks = comm.world_size();
-  Exchange exchange(comm, DType::f32, kBytes);
-  rates.collective_latency_s = exchange.time(all_gather, ranks * std::int64_t{8}, seconds).median;
-  const auto speed = [&] {
-    return bus_bytes_per_s(reduce_scatter, static_cast<double>(exchange.whole_bytes(reduce_scatter, kBytes)),
-                           exchange.time(reduce_scatter, kBytes, seconds).median, ranks);
-  };
-  rates.collective_bytes_per_s = speed();
-  const Load load(threads);
-  rates.loaded_collective_bytes_per_s = speed();
-}
+  void measure_collectives(comm::Communicator& comm, schedule::Rates& rates) const {
+    using enum Collective;
+    const int ranks = comm.world_size();
+    const Place place(options_.device, /*high_priority=*/true);
+    Exchange exchange(comm, options_.device < 0 ? DType::f32 : DType::bf16, sizes_.collective_bytes, place.stream());
+    rates.collective_latency_s = exchange.time(all_gather, ranks * std::int64_t{8}, options_.seconds).median;
+    const auto speed = [&] {
+      const std::int64_t bytes = exchange.whole_bytes(reduce_scatter, sizes_.collective_bytes);
+      return bus_bytes_per_s(reduce_scatter, static_cast<double>(bytes),
+                             exchange.time(reduce_scatter, bytes, options_.seconds).median, ranks);
+    };
+    rates.collective_bytes_per_s = speed();
+    const Load load(options_.threads, options_.device);
+    rates.loaded_collective_bytes_per_s = speed();
+  }
+
+ private:
+  double median_seconds(const std::function<void()>& run) const {
+    return std::max(time_in_turn({&run, 1}, options_.seconds, place_.stream()).front().median, 1e-9);
+  }
+
+  Memory floats() const { return some_memory(DType::f32, sizes_.numel, place_.memory()); }
+  void fill(const Memory& to, const void* from, std::int64_t bytes) const {
+    if (place_.stream() != nullptr) return kernels::copy_now(to.at(0), from, bytes);
+    kernels::copy(to.at(0), from, bytes);
+  }
+
+  double product_rate(DType dtype, std::int64_t side) const {
+    const TokenProduct product(dtype, sizes_.rows, side, side, place_.memory());
+    return product.flops() / median_seconds([&] { product.run(); });
+  }
+
+  double attention_rate(DType dtype) const {
+    const BatchShape& batch = sizes_.attention;
+    const kernels::AttentionShape s{.B = batch.batch,
+                                    .T = batch.sequence,
+                                    .H = sizes_.heads,
+                                    .K = sizes_.heads,
+                                    .D = sizes_.head_dim,
+                                    .scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim))};
+    const std::int64_t N = batch.tokens(), width = s.H * s.D;
+    std::vector<Memory> memory;
+    const auto tensor = [&](DType type, std::initializer_list<std::int64_t> of) {
+      const Tensor shape(nullptr, type, of);
+      return Tensor(memory.emplace_back(some_memory(type, shape.numel(), place_.memory())).at(0), type, of);
+    };
+    const Tensor qkv = tensor(dtype, {N, s.qkv_width()}), dqkv = tensor(dtype, {N, s.qkv_width()});
+    const Tensor out = tensor(dtype, {N, width}), dout = tensor(dtype, {N, width});
+    const Tensor lse = tensor(DType::f32, {s.B, s.H, s.T});
+    const std::int64_t bytes = attention_workspace_bytes(s, dtype, Phase::backward, options_.threads);
+    const Memory scratch(bytes, place_.memory());
+    const Tensor workspace(scratch.at(0), DType::u8, {bytes});
+    const std::vector<std::int32_t> none(N);
+    const std::int32_t* starts = place_.stream() == nullptr ? none.data() : nullptr;
+    const double time = median_seconds([&] {
+      attention_forward(s, {}, qkv, starts, out, lse, workspace);
+      attention_backward(s, {}, qkv, starts, out, lse, dout, dqkv, workspace);
+    });
+    return 7.0 * static_cast<double>(N * s.T * width) /
+           time;  // two products forward, five backward, as units count them
+  }
+
+  const RatesOptions& options_;
+  const Sizes& sizes_;
+  const Place place_;
+};
 
 }  // namespace
 
-schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seconds) {
-  kernels::set_num_threads(threads);
+schedule::Rates measure_rates(const RatesOptions& options, comm::Communicator& comm) {
+  if (options.device < 0) kernels::set_num_threads(options.threads);
   schedule::Rates rates;
-  rates.measured_on = train::rates_key(threads);
-  rates.fp32 = operations<float>(threads, seconds);
-  rates.half = operations<bfloat16>(threads, seconds);
+  rates.of_device = options.device >= 0;
+  rates.measured_on = rates.of_device ? train::device_rates_key(options.device) : train::rates_key(options.threads);
+  const Measurement measurement(options);
+  rates.fp32 = measurement.operations(DType::f32);
+  rates.half = measurement.operations(DType::bf16);
   rates.flops_per_s = rates.fp32.medium;
-  measure_memory(seconds, rates);
+  measurement.measure_memory(rates);
   comm::barrier(comm);
-  if (comm.world_size() > 1) measure_collectives(threads, comm, seconds, rates);
+  if (comm.world_size() > 1) measurement.measure_collectives(comm, rates);
   return rates;
 }
 

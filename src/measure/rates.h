@@ -5,9 +5,14 @@
 
 namespace trireme::measure {
 
-// Takes about ten times `seconds`. A collective: all ranks compute at the same time, as they do in training.
-// Collectives are measured over comm, alone and while the compute threads work; on one rank their numbers stay the
-// defaults.
-schedule::Rates measure_rates(int threads, comm::Communicator& comm, double seconds);
+struct RatesOptions {
+  int device = -1;       // of this rank; below 0: the CPU
+  int threads = 1;       // that compute, on the CPU
+  double seconds = 0.3;  // for each number, about
+};
+
+// A collective: all ranks compute at the same time, as they do in training. Collectives are measured over comm, alone
+// and while products are computed beside; on one rank their numbers stay the defaults.
+schedule::Rates measure_rates(const RatesOptions& options, comm::Communicator& comm);
 
 }  // namespace trireme::measure

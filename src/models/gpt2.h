@@ -23,7 +23,7 @@ struct Gpt2Config {
   bool scale_attention_by_layer = false;                                      // and by the layer's number, from 1
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;  // probabilities, in training
   std::int64_t loss_chunk_tokens = 1024;                                      // rows of logits that exist at once
-  bool deterministic = true;  // on devices attention's gradients are added up in a fixed order
+  bool deterministic = true;     // on devices attention's gradients are added up in a fixed order
   bool float_gradients = false;  // of matrices, though units compute in 16 bits
   bool operator==(const Gpt2Config&) const = default;
 };

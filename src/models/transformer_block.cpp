@@ -153,8 +153,8 @@ std::int64_t TransformerBlock::library_bytes(const BatchShape& shape) const {
   const AttentionShape a = attention_shape(shape);
   std::int64_t most = attention_scratch_bytes(a, facts_.dtype, facts_.threads);
   for (const auto& [slot, in, out] : linears(a)) {
-    most = std::max(most, linear_scratch_bytes(facts_.dtype, gradient_dtype(facts_), shape.tokens(), in, out,
-                                               facts_.threads));
+    most = std::max(
+        most, linear_scratch_bytes(facts_.dtype, gradient_dtype(facts_), shape.tokens(), in, out, facts_.threads));
   }
   return most;
 }

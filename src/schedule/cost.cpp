@@ -90,7 +90,8 @@ double seconds(const ChainSpec& chain, const Options& options, const Program& pr
   const auto unit_seconds = [&](const UnitSpec& unit, double flops, double attention, double bytes) {
     const double computing = (flops - attention) / rates.product_flops_per_s(element, unit.smallest_side) +
                              attention / rates.attention_flops_per_s(element);
-    return std::max(computing, bytes / rates.bytes_moved_per_s);
+    const double moving = bytes / rates.bytes_moved_per_s;
+    return rates.of_device ? computing + moving : std::max(computing, moving);
   };
   switch (instruction.op) {
     case Op::forward:

@@ -43,7 +43,8 @@ struct Part {
   Operations Rates::*value;
 };
 constexpr Part kParts[] = {{"fp32", &Rates::fp32}, {"half", &Rates::half}};
-constexpr const char *kMachine = "machine", *kProcessor = "processor", *kThreads = "threads", *kBuild = "build";
+constexpr const char *kMachine = "machine", *kProcessor = "processor", *kThreads = "threads", *kBuild = "build",
+                     *kDevice = "device";
 
 // Reads one object, whose keys it takes away.
 class Reader {
@@ -88,6 +89,13 @@ class Reader {
     const std::int64_t count = found->is_number_integer() ? found->get<std::int64_t>() : 0;
     if (count < 1 || count > 65536) fail("threads is " + found->dump().substr(0, 200) + ", not from 1 to 65536");
     return static_cast<int>(count);
+  }
+
+  bool flag(const char* name) {
+    const auto found = take(name);
+    if (found && !found->is_boolean())
+      fail(std::string(name) + " is " + found->dump().substr(0, 200) + ", not true or false");
+    return found && found->get<bool>();
   }
 
   std::optional<Reader> part(const char* name) {
@@ -153,6 +161,7 @@ Rates read_rates(const std::filesystem::path& file) {
       inner->end();
     }
   }
+  rates.of_device = reader.flag(kDevice);
   rates.measured_on.processor = reader.text(kProcessor);
   rates.measured_on.threads = reader.threads();
   rates.measured_on.build = reader.text(kBuild);
@@ -167,6 +176,7 @@ std::string to_json(const Rates& rates, const std::string& machine) {
   object[kProcessor] = rates.measured_on.processor;
   object[kThreads] = rates.measured_on.threads;
   object[kBuild] = rates.measured_on.build;
+  if (rates.of_device) object[kDevice] = true;
   if (!machine.empty()) object[kMachine] = machine;
   for (const auto& row : kRows) {
     if (row.is_needed || rates.*row.value > 0) object[row.name] = rates.*row.value;

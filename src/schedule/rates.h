@@ -25,6 +25,9 @@ struct Rates {
 
   double host_copy_bytes_per_s = 0;  // of the link to host memory; 0: as memory moves what is read and written
 
+  // A device, whose kernels compute or move: a unit takes both times, one after the other, and not the longer of them.
+  bool of_device = false;
+
   // More closely, where it was measured; 0: it was not, and the numbers above hold.
   double loaded_collective_bytes_per_s = 0;   // while the compute lane works
   struct Operations {                         // a second
@@ -49,7 +52,7 @@ struct Rates {
 // and optionally "machine", a text. Throws Error TR2290 for what is no such object: a number that is missing or out of
 // range, or any other key; TR2290 or TR3010 where the file cannot be read.
 // The numbers beside these five may be there too, under the names of Rates ("fp32" and "half" objects of four), and
-// "processor", "threads" (1 to 65536), "build". No file is larger than 64 KiB.
+// "device" (of_device), "processor", "threads" (1 to 65536), "build". No file is larger than 64 KiB.
 Rates read_rates(const std::filesystem::path& file);
 
 // What read_rates() takes, with the key and `machine`.

@@ -69,7 +69,8 @@ TEST_F(PlanCommand, PrintsWhatADryRunDoesThenThePredictionAndTheDrawing) {
 
 // `bench` on two processes, and `plan` finds what it wrote for as many compute threads, and for no others.
 TEST_F(PlanCommand, TakesTheRatesThatBenchLeft) {
-  const ProcessResult bench = run({TRIREME_BINARY, "bench", "--seconds", "0.01", "--machine", "a shared one"}, cache());
+  const ProcessResult bench =
+      run({TRIREME_BINARY, "bench", "--device", "cpu", "--seconds", "0.01", "--machine", "a shared one"}, cache());
   ASSERT_EQ(bench.exit_code, 0) << bench.err;
   EXPECT_GT(number("\n" + bench.out, "collectives beside computing"), 0);
   const ProcessResult result = plan({"training.compute_threads=1", "--ranks", "2"});

@@ -4,6 +4,7 @@
 #include "kernels/device.h"
 #include "measure/known_models.h"
 #include "measure/model_work.h"
+#include "measure/rates.h"
 #include "measure/timing.h"
 #include "measure/training_run.h"
 #include "support/temporary_folder.h"
@@ -40,6 +41,25 @@ TEST_F(DeviceMeasurement, TimesThePartsOfAStep) {
     EXPECT_GT(rates.products_s, 0);
     EXPECT_GT(rates.attention_s, 0);
   }
+}
+
+TEST_F(DeviceMeasurement, RatesAreOfTheDevice) {
+  const auto comm = comm::make_local(1);
+  const schedule::Rates rates = measure::measure_rates({.device = 0, .seconds = 0.05}, *comm.front());
+  EXPECT_EQ(rates.measured_on.processor, kernels::device_facts(0).name);
+  for (const auto& operations : {rates.fp32, rates.half}) {
+    for (const double rate : {operations.small, operations.medium, operations.large, operations.attention}) {
+      EXPECT_GT(rate, 1e9);
+      EXPECT_LT(rate, kMostFlopsPerS);
+    }
+  }
+  EXPECT_GT(rates.half.large, rates.half.small);
+  for (const double rate : {rates.bytes_moved_per_s, rates.optimizer_bytes_per_s}) {
+    EXPECT_GT(rate, 1e11);
+    EXPECT_LT(rate, kMostBytesPerS);
+  }
+  EXPECT_GT(rates.host_copy_bytes_per_s, 1e8);
+  EXPECT_LT(rates.host_copy_bytes_per_s, rates.bytes_moved_per_s);
 }
 
 TEST_F(DeviceMeasurement, TrainsAKnownModel) {

@@ -20,8 +20,8 @@ constexpr double kOrder = 30;
 TEST(MeasuredRates, PredictARunWithinAnOrder) {
   const auto comms = comm::make_local(2);
   schedule::Rates rates, others;
-  std::thread other([&] { others = measure::measure_rates(1, *comms[1], 0.01); });
-  rates = measure::measure_rates(1, *comms[0], 0.01);
+  std::thread other([&] { others = measure::measure_rates({.seconds = 0.01}, *comms[1]); });
+  rates = measure::measure_rates({.seconds = 0.01}, *comms[0]);
   other.join();
   EXPECT_EQ(rates.measured_on, others.measured_on);
   EXPECT_GT(rates.loaded_collective_bytes_per_s, 0);

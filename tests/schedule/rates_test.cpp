@@ -91,6 +91,8 @@ Rates closer() {
   rates.loaded_collective_bytes_per_s = 6;
   rates.fp32 = {.small = 7, .medium = 8, .large = 9, .attention = 10};
   rates.half = {.small = 11, .medium = 12, .large = 13, .attention = 14};
+  rates.host_copy_bytes_per_s = 15;
+  rates.of_device = true;
   rates.measured_on = {"some processor", 3, "some build"};
   return rates;
 }
@@ -101,6 +103,9 @@ TEST_F(RatesFile, IsReadAsItWasWritten) {
   EXPECT_EQ(to_json(read, "node 7"), to_json(rates, "node 7"));
   EXPECT_EQ(read.loaded_collective_bytes_per_s, 6);
   EXPECT_EQ(read.half.large, 13);
+  EXPECT_EQ(read.host_copy_bytes_per_s, 15);
+  EXPECT_TRUE(read.of_device);
+  EXPECT_FALSE(read_rates(write(numbers())).of_device);
   EXPECT_NE(read.words().find("node 7"), std::string::npos);
 }
 
@@ -137,6 +142,7 @@ TEST_F(RatesFile, HostileOnesAreRefused) {
     EXPECT_NE(error(with("\"threads\": " + threads)).find("threads is"), std::string::npos) << threads;
   }
   EXPECT_NE(error(with(R"("processor": ["a"])")).find("processor"), std::string::npos);
+  EXPECT_NE(error(with(R"("device": 1)")).find("not true or false"), std::string::npos);
   EXPECT_NE(error(with("\"flops_per_s\": 5")).find("flops_per_s"), std::string::npos) << "a key twice";
   error(with("\"loaded_collective_bytes_per_s\": 0"));
   error(std::string(5000, '['));

@@ -215,12 +215,12 @@ TEST(Cost, WireBytesAreTheSlicesThatARankSendsToTheOthers) {
   EXPECT_EQ(bytes(Op::reduce, ReduceKind::sum_replicas, Scope::replicas, 2), 2 * 1024 * 4);
 }
 
-// A slice of the optimizer costs a slice; a unit the longer of its operations and its bytes.
+// A slice of the optimizer costs a slice; a unit the longer of its operations and its bytes, or on a device both.
 TEST(Cost, WorkIsPricedByWhatThisRankTouches) {
   ChainSpec chain = two_units();
   chain.units[0].forward_bytes_moved = 5000;
   Options options{.world_size = 2, .num_micro_batches = 2, .state_bytes_per_element = 8};
-  const Rates rates{.flops_per_s = 100, .bytes_moved_per_s = 1000, .optimizer_bytes_per_s = 2};
+  Rates rates{.flops_per_s = 100, .bytes_moved_per_s = 1000, .optimizer_bytes_per_s = 2};
   const auto price = [&](Op op, bool first) {
     const std::vector<Program> programs = lower_all(chain, options);
     for (const Instruction& instruction : programs[0].instructions) {
@@ -232,6 +232,9 @@ TEST(Cost, WorkIsPricedByWhatThisRankTouches) {
   };
   EXPECT_EQ(price(Op::forward, false), 5);  // 5,000 bytes, not 100 operations
   EXPECT_EQ(price(Op::backward, false), 2);
+  rates.of_device = true;
+  EXPECT_EQ(price(Op::forward, false), 6);
+  rates.of_device = false;
   EXPECT_EQ(price(Op::accumulate, true), 512 * (4 + 4) / 1000.0);
   EXPECT_EQ(price(Op::norm, false), 1024 * 4 / 1000.0);
   EXPECT_EQ(price(Op::step, false), 512 * (4 + 2 * 8 + 2 * 4) / 2.0);

@@ -297,8 +297,8 @@ void embedding_backward(std::int64_t N, std::int64_t C, std::int64_t V, const st
   TRIREME_CUDA_LAUNCHED("embedding_backward");
   const dim3 blocks(static_cast<unsigned>(add ? N : std::max(N, ceil_div(V, kMostCleared))),
                     static_cast<unsigned>(ceil_div(C, kThreads * kSize)));
-  launch_early("embedding_backward", backward_kernel<Native<T>, Native<G>>, blocks, kThreads, sorted, C, static_cast<int>(V),
-               aligned, native(dy), native(dw), add, partial);
+  launch_early("embedding_backward", backward_kernel<Native<T>, Native<G>>, blocks, kThreads, sorted, C,
+               static_cast<int>(V), aligned, native(dy), native(dw), add, partial);
   if (N <= sorted.section) return;
   const dim3 runs(static_cast<unsigned>(ceil_div(N, sorted.section)), static_cast<unsigned>(ceil_div(C, kThreads)));
   launch_early("embedding_backward", sections_kernel<Native<G>>, runs, kThreads, sorted, C, partial, native(dw), add);
