@@ -61,7 +61,9 @@ std::vector<Key> training_size_keys() {
        .fallback = "false",
        .decides = sums_once_a_step,
        .field = field<&Plan::training, &TrainingPlan::reduce_each_micro_batch>(),
-       .doc = "Add up gradients after each micro-batch, in an order that gives the same bits on any number of ranks."},
+       .doc = "Add up gradients after each micro-batch, in an order that gives the same bits on any number of ranks. "
+              "Otherwise each rank adds up its own first where the strategy keeps whole sums (ddp, zero1): on devices "
+              "those of matrices as they are computed, not rounded first, which is faster."},
       {.name = "training.compute_threads",
        .type = Type::integer,
        .fallback = "1",
@@ -173,9 +175,7 @@ std::vector<Key> training_size_keys() {
        .decides = always,
        .field = field<&Plan::training, &TrainingPlan::deterministic>(),
        .doc = "The same run has the same bits, also where it resumes. false: on devices cuDNN may add up attention's "
-              "gradients in any order, as PyTorch has it, and where ranks keep whole sums of gradients, those of "
-              "matrices are added to them as they are computed, not rounded first: faster by a few per cent; the CPU's "
-              "bits stay."},
+              "gradients in any order, as PyTorch has it, which is faster by a few per cent; the CPU's bits stay."},
   };
 }
 

@@ -102,8 +102,8 @@ struct StepPlan {
 comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options);
 
 // Whether the options let units add to the sums themselves: where a rank has whole sums, alone until their last round,
-// and gradients are added as they were computed. Parameters may then have gradients of the sums' type, not of the
-// computation's (ParameterSpec::float_gradient).
+// and gradients are added as they were computed; not where strategy or options promise the bits of any number of ranks.
+// Parameters may then have gradients of the sums' type, not of the computation's (ParameterSpec::float_gradient).
 bool may_add_in_place(const EngineOptions& options);
 
 // Builds, lowers and verifies the programs of all classes of ranks. Throws Error TR1310 with the first finding when a

@@ -372,9 +372,8 @@ comm::ReduceTypes reduce_types(const Chain& chain, const EngineOptions& options)
 
 bool may_add_in_place(const EngineOptions& options) {
   const bool alone = options.split.num_data_ranks == 1;
-  const bool reduces_each = options.reduce_each_micro_batch || options.split.rounds() == 1;
-  const bool shards_gradients = options.sharding.gradients && options.replicas < options.split.num_data_ranks;
-  return options.adds_in_place && options.reduce_dtype == DType::f32 && (alone || (!reduces_each && !shards_gradients));
+  const bool reduces_each = options.reduce_each_micro_batch || (!alone && options.split.rounds() == 1);
+  return options.adds_in_place && options.reduce_dtype == DType::f32 && !reduces_each && !options.sharding.gradients;
 }
 
 StepPlan plan_step(const Chain& chain, const EngineOptions& options, int rank) {

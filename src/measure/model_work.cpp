@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/random.h"
 #include "engine/memory.h"
@@ -10,6 +9,7 @@
 #include "layers/linear.h"
 #include "layers/memory.h"
 #include "layout/float16.h"
+#include "measure/device.h"
 #include "train/product_ways.h"
 
 namespace trireme::measure {
@@ -152,19 +152,13 @@ void choose_products(const ModelShape& shape, const WorkOptions& options) {
 }  // namespace
 
 std::vector<WorkRow> measure_work(const ModelShape& shape, const WorkOptions& options) {
-  std::optional<kernels::Stream> stream;
-  std::optional<kernels::OnStream> on;
-  if (options.on_device) {
-    kernels::use_device(0);
-    on.emplace(stream.emplace());
-    if (options.products) choose_products(shape, options);
-  }
+  const Place place(options.on_device ? 0 : -1);
+  if (options.on_device && options.products) choose_products(shape, options);
   const Works works(shape, options);
   std::vector<std::function<void()>> runs;
   for (const Work& work : works.all()) runs.push_back(work.run);
-  const kernels::Stream* where = stream ? &*stream : nullptr;
-  time_in_turn(runs, options.seconds / 4, where);
-  const std::vector<Timing> timings = time_in_turn(runs, 3 * options.seconds / 4, where);
+  time_in_turn(runs, options.seconds / 4, place.stream());
+  const std::vector<Timing> timings = time_in_turn(runs, 3 * options.seconds / 4, place.stream());
   std::vector<WorkRow> rows;
   for (std::size_t i = 0; i < timings.size(); ++i) {
     rows.push_back(works.all()[i].row);

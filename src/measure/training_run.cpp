@@ -12,6 +12,8 @@
 #include "measure/step_work.h"
 #include "measure/timing.h"
 #include "train/device.h"
+#include "train/prediction.h"
+#include "train/rates_here.h"
 #include "train/trainer.h"
 
 namespace trireme::measure {
@@ -65,6 +67,7 @@ struct Observer {
   std::int64_t bytes_before = 0, planned_bytes = 0, peak_bytes = 0;  // before: with the driver's, without a run's
   double first_loss = 0, last_loss = 0;
   std::optional<train::Overlap> overlap;
+  std::optional<double> predicted_s;  // of a step, where this machine's rates were measured
 
   void see(const monitor::StepRecord& record) {
     ends.push_back(seconds_since_boot());
@@ -130,6 +133,7 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
                                     {"communication_s", seen.overlap->communication_s},
                                     {"exposed_s", seen.overlap->exposed_s()}};
   }
+  if (seen.predicted_s) row["predicted_step_s"] = *seen.predicted_s;
   if (const auto peak = peak_of(row["card"])) {
     row["peak_flops_per_s"] = *peak;
     row["mfu"] = speed(step.median) * shape.flops_per_token(run.sequence) / *peak;
@@ -188,6 +192,8 @@ Row measure_training(const TrainingRun& run, const std::filesystem::path& folder
     seen.planned_bytes = trainer.engine().plan().bytes();
     trainer.run();
     seen.overlap = trainer.overlap();
+    const schedule::Rates rates = train::rates_here(plan);
+    if (!rates.source.empty()) seen.predicted_s = train::predict(trainer.engine().plan(), rates).timeline.step_s;
   }
   if (comm.rank() != 0) return {};
   Row row = row_of(run, plan, seen, comm.world_size());

@@ -315,9 +315,7 @@ ResolvedRun resolve(const Plan& plan, const DataFacts& data, const Ranks& ranks,
                                        ? static_cast<double>(world_size)
                                        : 1.0,
                 .skips_non_finite = plan.precision.nonfinite_gradients == config::NonFiniteGradients::skip};
-  // Which bits that gives depends on the layout: gradients that go to another rank first are rounded on their way.
-  run.engine.adds_in_place =
-      run.engine.device >= 0 && !plan.training.deterministic && !plan.training.reduce_each_micro_batch;
+  run.engine.adds_in_place = run.engine.device >= 0;
   const bool in_float = engine::may_add_in_place(run.engine) && run.engine.accumulator_dtype == DType::f32;
   std::visit([&](auto& known) { known.float_gradients = in_float; }, run.model);
   run.law = law_of(plan, run.total_steps);

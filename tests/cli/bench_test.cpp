@@ -18,7 +18,8 @@ class Bench : public ::testing::Test {
   ProcessResult bench(const std::vector<std::string>& arguments) const {
     std::vector<std::string> command{TRIREME_BINARY, "bench"};
     command.insert(command.end(), arguments.begin(), arguments.end());
-    return run(command, {{"TMPDIR", (folder_.path() / "tmp").string()}});
+    return run(command, {{"TMPDIR", (folder_.path() / "tmp").string()},
+                         {"XDG_CACHE_HOME", (folder_.path() / "cache").string()}});
   }
   ProcessResult train(const std::vector<std::string>& more, const std::string& model = "tiny") const {
     std::vector<std::string> arguments{"train",   "--model", model,       "--seq", "32",       "--micro-batch",    "2",
@@ -55,6 +56,17 @@ TEST_F(Bench, TrainsAKnownModelAndWritesARow) {
   EXPECT_LT(row["first_step_s"], 300);
   EXPECT_FALSE(row.contains("mfu")) << "no peak is known of this processor";
   EXPECT_TRUE(fs::is_empty(folder_.path() / "tmp")) << "what the run was made of is still there";
+}
+
+TEST_F(Bench, TellsWhatThePlanPredictsWhereRatesWereMeasured) {
+  const auto row = [&] {
+    const ProcessResult result = train({"--device", "cpu"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(read_file(row_file()));
+  };
+  EXPECT_FALSE(row().contains("predicted_step_s"));
+  EXPECT_EQ(bench({"--device", "cpu", "--ranks", "1", "--seconds", "0.01"}).exit_code, 0);
+  EXPECT_GT(row()["predicted_step_s"], 0);
 }
 
 TEST_F(Bench, TrainsOnSeveralRanksAndTakesOverrides) {

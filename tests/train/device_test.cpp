@@ -77,7 +77,7 @@ TEST_F(DeviceTraining, OtherOrdersOfSumsStayWithinTheRounding) {
   expect_near(train_tiny(with(on_device(run), {"training.deterministic=false"})).losses, train_tiny(run).losses, 2e-2);
 }
 
-// Of several micro-batches, whose gradients add up where they are made.
+// Of several micro-batches, whose gradients add up where they are made: to the same bits each time.
 TEST_F(DeviceTraining, SumsInPlaceStayWithinTheRounding) {
   for (const char* sums : {"fp32", "bf16"}) {
     for (const auto& [bf16, tied, gpt2] :
@@ -86,9 +86,9 @@ TEST_F(DeviceTraining, SumsInPlaceStayWithinTheRounding) {
                                         << (gpt2 ? ", gpt2" : ""));
       const TinyRun run = with({.reduce_each_micro_batch = false, .tied = tied, .bf16 = bf16, .gpt2 = gpt2},
                                {std::string("training.grad_accum_dtype=") + sums});
-      const TinyResult expected = train_tiny(run);
-      const TinyResult found = train_tiny(with(on_device(run), {"training.deterministic=false"}));
+      const TinyResult expected = train_tiny(run), found = train_tiny(on_device(run));
       expect_near(found.losses, expected.losses, bf16 || *sums == 'b' ? 3e-2 : 1e-4);
+      EXPECT_EQ(train_tiny(on_device(run)).weights_digest, found.weights_digest);
     }
   }
 }
@@ -147,13 +147,18 @@ TEST_F(DeviceTraining, AStepThatIsNotFiniteIsNamedOrSkipped) {
     set_failpoints("engine.gradient=spoil@6");  // of four a step
     return train_tiny(run);
   };
-  const TinyRun run{.micro_batches = 1, .steps = 4}, skips = with(run, {"training.nonfinite_gradients=skip"});
-  const std::string text = expect_error(1302, [&] { spoiled(on_device(run)); });
-  EXPECT_NE(text.find("the gradient of model.layers.1.mlp.down_proj.weight is not finite"), std::string::npos) << text;
-  const TinyResult cpu = spoiled(skips), device = spoiled(on_device(skips));
-  expect_near(device.losses, cpu.losses, 1e-5);
-  EXPECT_EQ(device.learning_rates, cpu.learning_rates);
-  EXPECT_FALSE(std::isfinite(device.gradient_norms[1]));
+  for (const bool in_place : {false, true}) {
+    SCOPED_TRACE(in_place ? "in the sums themselves" : "in slots");
+    const TinyRun run{.micro_batches = 1, .steps = 4, .reduce_each_micro_batch = !in_place};
+    const TinyRun skips = with(run, {"training.nonfinite_gradients=skip"});
+    const std::string text = expect_error(1302, [&] { spoiled(on_device(run)); });
+    EXPECT_NE(text.find("the gradient of model.layers.1.mlp.down_proj.weight is not finite"), std::string::npos)
+        << text;
+    const TinyResult cpu = spoiled(skips), device = spoiled(on_device(skips));
+    expect_near(device.losses, cpu.losses, 1e-5);
+    EXPECT_EQ(device.learning_rates, cpu.learning_rates);
+    EXPECT_FALSE(std::isfinite(device.gradient_norms[1]));
+  }
 }
 
 // And leaves the run as it is.
@@ -277,10 +282,10 @@ TEST_F(DevicesTogether, ReduceOnceAStepWhereTheyMay) {
 TEST_F(DevicesTogether, AddTheirSumsUpInPlace) {
   for (const bool bf16 : {false, true}) {
     const TinyRun run{.micro_batches = 6, .steps = 6, .reduce_each_micro_batch = false, .bf16 = bf16};
-    const std::vector<double> expected = train_tiny(on_device(run)).losses;
+    const std::vector<double> expected = train_tiny(run).losses;
     for (const char* strategy : {"ddp", "zero1"}) {
       SCOPED_TRACE(::testing::Message() << strategy << (bf16 ? ", bf16" : ""));
-      const TinyResult found = train_tiny(with(on_two(run, strategy), {"training.deterministic=false"}));
+      const TinyResult found = train_tiny(on_two(run, strategy));
       EXPECT_TRUE(found.all_ranks_equal);
       expect_near(found.losses, expected, bf16 ? 3e-2 : 1e-4);
     }

@@ -127,10 +127,11 @@ int stubborn(Membership& job, const Arguments& arguments) {
 // RANK sends TEXT to the agent as a frame, or as it stands ("raw:..."); the others step.
 int garbage(Membership& job, const Arguments& arguments) {
   if (job.comm->rank() == std::stoi(arguments.at(0))) {
-    const int fd = std::stoi(std::getenv("TRIREME_CONTROL_FD"));
+    const char* fd = std::getenv("TRIREME_CONTROL_FD");
+    TRIREME_CHECK(fd != nullptr, "no agent has started this");
     const std::string& text = arguments.at(1);
     const std::string bytes = text.starts_with("raw:") ? text.substr(4) : frame(text);
-    ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    ::send(std::stoi(fd), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   return steps(job, {});
 }
