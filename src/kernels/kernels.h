@@ -126,6 +126,7 @@ struct Table {
   // up. workspace: embedding_workspace(N, V, C) bytes.
   void (*embedding_backward)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids, const T* dy,
                              T* dw, bool add, void* workspace);
+  // The same, not rounded: dw in Acc.
   void (*embedding_backward_unrounded)(std::int64_t N, std::int64_t C, std::int64_t V, const std::int32_t* ids,
                                        const T* dy, Acc* dw, bool add, void* workspace);
 

@@ -66,7 +66,7 @@ class Measurement {
     const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
     const Memory update(sizeof(kernels::Update), place_.memory());
     const kernels::Update unclipped;
-    fill(update, &unclipped, sizeof unclipped);
+    kernels::copy(update.at(0), &unclipped, sizeof unclipped);
     const double step = median_seconds([&] {
       kernels::flat_table().adamw(arguments, reinterpret_cast<const kernels::Update*>(update.at(0)),
                                   {n, of(weights), of(first), of(second), of(gradient)});
@@ -100,10 +100,6 @@ class Measurement {
   }
 
   Memory floats() const { return some_memory(DType::f32, sizes_.numel, place_.memory()); }
-  void fill(const Memory& to, const void* from, std::int64_t bytes) const {
-    if (place_.stream() != nullptr) return kernels::copy_now(to.at(0), from, bytes);
-    kernels::copy(to.at(0), from, bytes);
-  }
 
   double product_rate(DType dtype, std::int64_t side) const {
     const TokenProduct product(dtype, sizes_.rows, side, side, place_.memory());
