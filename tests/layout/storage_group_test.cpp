@@ -133,7 +133,7 @@ void for_random_models(Promise&& promise) {
 }
 
 TEST(StorageGroups, HoldEveryParameterOnceAlignedAndApart) {
-  for_random_models([](const RandomModel& model, ModelMaker& maker) {
+  for_random_models([](const RandomModel& model, ModelMaker& /*maker*/) {
     for (const int num_slices : {1, 2, 3, 7, 8}) {
       std::multiset<int> seen;
       for (const StorageGroup& group : groups_of(model, num_slices)) {
@@ -161,7 +161,7 @@ TEST(StorageGroups, HoldEveryParameterOnceAlignedAndApart) {
 }
 
 TEST(StorageGroups, KeepTiedParametersAloneAndUnitsInOrder) {
-  for_random_models([](const RandomModel& model, ModelMaker& maker) {
+  for_random_models([](const RandomModel& model, ModelMaker& /*maker*/) {
     std::map<int, std::set<std::size_t>> readers;
     for (std::size_t unit = 0; unit < model.unit_parameters.size(); ++unit) {
       for (const int index : model.unit_parameters[unit]) readers[index].insert(unit);
@@ -184,7 +184,7 @@ TEST(StorageGroups, KeepTiedParametersAloneAndUnitsInOrder) {
 }
 
 TEST(StorageGroups, SlicesOfAnyNumberHoldEveryLogicalElementExactlyOnce) {
-  for_random_models([](const RandomModel& model, ModelMaker& maker) {
+  for_random_models([](const RandomModel& model, ModelMaker& /*maker*/) {
     for (const int num_slices : {1, 2, 3, 5, 8}) {
       for (const StorageGroup& group : groups_of(model, num_slices)) {
         std::map<std::int64_t, Place> places;

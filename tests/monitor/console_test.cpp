@@ -37,7 +37,7 @@ TEST(ConsoleLine, TellsADevicesMemory) {
 }
 
 TEST(ConsoleLine, ShortensCountsAndTimesOfEverySize) {
-  const auto has = [](StepRecord record, const std::string& text) {
+  const auto has = [](const StepRecord& record, const std::string& text) {
     EXPECT_NE(console_line(record).find(text), std::string::npos) << console_line(record) << " lacks " << text;
   };
   const auto speed = [&](double value, const std::string& text) {
