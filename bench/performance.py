@@ -27,7 +27,8 @@ It is of one GPU by itself: what GPUs exchange is not in it.
 
 Speeds are medians over the steps after a warm-up, in brackets the tenth and the ninetieth percentile. Peak memory is all that is in use
 on the card, with what driver and libraries take; planned is what the plan says before the run, with what the driver held then. First step:
-from process start to the end of the first step, with warm caches and, where it was the first program of its call, cold.
+from process start to the end of the first step, with warm caches and, where it was the first program of its call, cold. Planned step: what
+the plan says of a step's time where `trireme bench` had measured the machine before, and how far that is from the median.
 Deterministic "no" is `training.deterministic=false`: attention's gradients are added up in any order, as the peers do; the default is "yes".
 
 To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
@@ -66,6 +67,12 @@ def planned(row):
     return f"{total / 2**30:.1f} ({100 * (total / row['peak_memory_bytes'] - 1):+.1f} %)"
 
 
+def predicted(row):
+    """What a plan says of a step's time, beside the median."""
+    seconds = row["tokens_per_step"] / row["gpus"] / row["tokens_per_s_per_gpu"]
+    return f"{row['predicted_step_s']:.3f} ({100 * (row['predicted_step_s'] / seconds - 1):+.1f} %)"
+
+
 def dtypes(row):
     yield from (row[f"{kind}_dtype"] for kind in ("param", "master", "reduce"))
     yield row.get("grad_accum_dtype", "fp32")  # what rows had before they told it
@@ -95,6 +102,7 @@ def training_row(row):
         "peak GiB": f"{row['peak_memory_bytes'] / 2**30:.1f}",
         "planned GiB": planned(row),
         "first step s": f"{row['first_step_s']:.1f}{cold}",
+        **({"planned step s": predicted(row)} if "predicted_step_s" in row else {}),
     }
 
 

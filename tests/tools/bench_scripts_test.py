@@ -238,6 +238,29 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         self.assertEqual(digest("one", b"1234"), digest("other", b"1234"))
         self.assertNotEqual(digest("one", b"1234"), digest("one", b"1235"))
 
+    def test_rates_are_kept_where_plans_look_for_them(self):
+        gpu_suite = module("gpu_suite")
+        kept = self.folder / "cache/rates.json"
+        kept.parent.mkdir()
+        bench = program(self.folder / "bench", f"""#!/bin/sh
+for word; do file=$word; done
+case $file in */result.json) ;; *) file={kept}; echo "  memory 3 bytes/s"; echo "written to $file";; esac
+echo '{{"words": "'$#'"}}' > $file
+""")
+        self.assertEqual(gpu_suite.run_benchmark(self.folder, "kernels", [bench, "a"], 60), {"bench": "kernels", "words": "3"})
+        self.assertFalse(kept.exists())
+        self.assertEqual(gpu_suite.run_benchmark(self.folder, gpu_suite.RATES, [bench, "a"], 60), {"bench": "rates", "words": "1"})
+        self.assertTrue(kept.exists())
+
+    def test_a_page_tells_what_was_predicted_of_a_step_where_it_was(self):
+        performance = module("performance.py")
+        committed = json.loads((BENCH / "results/gpu/h200_qwen_7b.json").read_text(encoding="utf-8"))
+        row = next(row for bench in committed["bench"] for row in bench["rows"] if "tokens_per_step" in row)
+        seconds = row["tokens_per_step"] / row["tokens_per_s_per_gpu"]
+        self.assertNotIn("planned step s", performance.training_row(row))
+        told = performance.training_row(row | {"predicted_step_s": seconds * 0.95})
+        self.assertEqual(told["planned step s"], f"{seconds * 0.95:.3f} (-5.0 %)")
+
     def test_tests_are_counted_from_their_report(self):
         gpu_suite = module("gpu_suite")
         test = lambda name, result, **more: {"name": name, "status": "RUN", "result": result, **more}
