@@ -91,7 +91,7 @@ echo '{{"system": "peer '$speed'", "micro_batch": 2, "accumulate": 1, "tokens_pe
         gpu_train = module("gpu_train")
         gpu_train.TRIREME, gpu_train.PYTHON = BUILD / "trireme", str(python)
         row = gpu_train.Row("tiny", 32, 2, peers=(gpu_train.DDP, gpu_train.FSDP2, gpu_train.ZERO3))
-        result = gpu_train.measure("a row", row, gpu_train.Options(steps=3, warm_up=1, floor=0.01, peers=True), is_first=True)
+        result = gpu_train.measure("a row", row, gpu_train.Options(steps=3, warm_up=1, floor=0.01, peers=True), with_cold=True)
         self.assertEqual((result["row"], result["model"], result["steps"]), ("a row", "tiny", 3))
         self.assertEqual((result["peer"], result["peer_tokens_per_s_per_gpu"]), ("peer 200", 200))
         self.assertEqual([peer["system"] for peer in result["peers"]], ["peer 100", "peer 200"])
@@ -128,10 +128,19 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         # What was found is what a later call measures beside ours.
         output = self.folder / "rows.json"
         with contextlib.redirect_stdout(io.StringIO()):
-            self.assertEqual(gpu_train.main(["other", "--tuned", str(file), "--steps", "2", "--warm-up", "1", "--floor", "0.01", "--output",
-                                             str(output)]), 0)
+            self.assertEqual(gpu_train.main(["other", "--tuned", str(file), "--steps", "2", "--warm-up", "1", "--floor", "0.01", "--no-cold",
+                                             "--output", str(output)]), 0)
         row = json.loads(output.read_text(encoding="utf-8"))["rows"][0]
         self.assertEqual([peer["tokens_per_s_per_gpu"] for peer in row["peers"]], [42, 40])
+        self.assertNotIn("first_step_cold_s", row)
+
+    def test_a_program_that_takes_too_long_is_a_failed_row(self):
+        gpu_train = module("gpu_train")
+        gpu_train.TRIREME = program(self.folder / "trireme", "#!/bin/sh\nexec sleep 60\n")
+        output = self.folder / "rows.json"
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(gpu_train.main(["tiny", "--no-cold", "--timeout", "0.5", "--output", str(output)]), 1)
+        self.assertEqual(json.loads(output.read_text(encoding="utf-8"))["rows"], [{"row": "tiny", "failure": "took longer than 0.5 s"}])
 
     def test_tuning_reshards_only_where_there_are_several_and_ends_when_its_time_is_over(self):
         import tuning
