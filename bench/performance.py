@@ -42,6 +42,7 @@ is communication that nothing hides; `bench/killed_rank` kills one of two ranks,
 **Bus GB/s** of collectives are bytes / seconds x (n - 1) / n for n ranks, and twice that of an all-reduce (NVIDIA's nccl-tests,
 doc/PERFORMANCE.md); bytes are those of the whole that is gathered or summed.
 """
+OFFLOADED = {"offload_optimizer": "optimizer", "offload_param": "parameters"}
 LEAST_OF_COPY = 0.85
 NOTHING = "Nothing has been measured yet.\n"
 
@@ -87,7 +88,7 @@ def training_row(row):
         "T": row["sequence"],
         "micro-batch": row["micro_batch"],
         "tokens a step": row["tokens_per_step"],
-        "strategy": row["strategy"],
+        "strategy": row["strategy"] + "".join(f", {what} in host memory" for key, what in OFFLOADED.items() if row.get(key)),
         "weights, master, reduction, sums, moments": ", ".join(dtypes(row)),
         "recompute": row["recompute"],
         "deterministic": {True: "yes", False: "no"}[row.get("deterministic", True)],

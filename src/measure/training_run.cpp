@@ -107,6 +107,8 @@ Row row_of(const TrainingRun& run, const config::Plan& plan, const Observer& see
           {"accumulate", run.accumulate},
           {"tokens_per_step", tokens_of_rank * ranks},
           {"strategy", run.strategy},
+          {"offload_optimizer", plan.distributed.offload_optimizer == config::Offload::cpu},
+          {"offload_param", plan.distributed.offload_param == config::Offload::cpu},
           {"param_dtype", name_of(plan.training.mixed_precision)},
           {"master_dtype", name_of(plan.precision.master_dtype)},
           {"reduce_dtype", name_of(plan.precision.reduce_dtype)},

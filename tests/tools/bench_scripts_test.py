@@ -401,6 +401,10 @@ class Page(unittest.TestCase):
                      "| 32.0 | 31.5 (-1.6 %) | 2.0 / 9.0 |"):
             self.assertIn(cell, page)
 
+    def test_what_is_in_host_memory_stands_beside_the_strategy(self):
+        self.assertIn("| zero3, optimizer in host memory |", self.page(a=self.result(strategy="zero3", offload_optimizer=True, offload_param=False)))
+        self.assertIn("| ddp |", self.page(a=self.result(offload_optimizer=False)))
+
     def test_collectives_and_the_exercise_stand_beside_each_other(self):
         row = {"collective": "all_gather", "dtype": "bfloat16", "bytes": 2**20, "seconds": 1e-4, "bus_bytes_per_s": 5e9}
         comm = {"bench": "comm", "ranks": 2, "through": "copies", "rows": [row | {"beside_products": False},
