@@ -1,4 +1,4 @@
-"""The shapes of the models that `trireme bench train` knows: those of its `bench models` (tests/tools/bench_scripts_test.py compares)."""
+"""The shapes of the models that `trireme bench train` knows: those of its `bench models` (tests/tools/gpu_train_test.py compares)."""
 
 import dataclasses
 
