@@ -32,22 +32,12 @@ Gpt2Config checked(Gpt2Config c) {
 }
 
 TransformerFacts facts_of(const Gpt2Config& c, DType dtype) {
-  TransformerFacts f;
-  f.dtype = dtype;
-  f.threads = kernels::num_threads();
-  f.vocabulary = c.vocabulary;
-  f.padded_vocabulary = padded_vocabulary(c.vocabulary);
-  f.max_positions = c.max_positions;
-  f.loss_chunk_tokens = c.loss_chunk_tokens;
-  f.deterministic = c.deterministic;
-  f.float_gradients = c.float_gradients && size_of(dtype) == 2;
-  f.C = c.hidden_size, f.F = c.intermediate_size;
-  f.H = c.num_heads, f.K = c.num_heads, f.D = c.hidden_size / c.num_heads;
+  TransformerFacts f = common_facts(c, dtype);
+  f.K = c.num_heads, f.D = c.hidden_size / c.num_heads;
   f.norm = {.eps = c.layer_norm_eps, .centred = true};
   f.mlp = {.activation = c.activation, .gated = false};
   f.input_major = true;
   f.embedding_dropout = c.embedding_dropout;
-  f.attention_dropout = c.attention_dropout;
   f.residual_dropout = c.residual_dropout;
   return f;
 }

@@ -64,23 +64,13 @@ LlamaConfig checked(LlamaConfig c) {
 }
 
 TransformerFacts facts_of(const LlamaConfig& c, DType dtype) {
-  TransformerFacts f;
-  f.dtype = dtype;
-  f.threads = kernels::num_threads();
-  f.vocabulary = c.vocabulary;
-  f.padded_vocabulary = padded_vocabulary(c.vocabulary);
-  f.max_positions = c.max_positions;
-  f.loss_chunk_tokens = c.loss_chunk_tokens;
-  f.deterministic = c.deterministic;
-  f.float_gradients = c.float_gradients && size_of(dtype) == 2;
-  f.C = c.hidden_size, f.F = c.intermediate_size;
-  f.H = c.num_heads, f.K = c.num_key_value_heads, f.D = c.head_dim;
+  TransformerFacts f = common_facts(c, dtype);
+  f.K = c.num_key_value_heads, f.D = c.head_dim;
   f.norm = {.eps = c.rms_norm_eps, .centred = false, .one_plus = c.one_plus_norm_weights};
   f.mlp = {.activation = c.activation, .gated = true};
   f.embedding_scale = rounded(c.embedding_scale, dtype);
   f.attention_soft_cap = c.attention_soft_cap;
   f.logit_soft_cap = c.logit_soft_cap;
-  f.attention_dropout = c.attention_dropout;
   return f;
 }
 

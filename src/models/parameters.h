@@ -1,4 +1,4 @@
-// What the architectures share in declaring their parameters and checking their sizes. Internal to models/.
+// What the architectures share in reading their configurations and declaring their parameters. Internal to models/.
 #pragma once
 #include <cmath>
 #include <string>
@@ -30,6 +30,23 @@ ParameterSpec vector(std::string name, std::int64_t columns, Init init, std::vec
 void give_float_gradients(std::vector<ParameterSpec>& parameters);  // to the matrices
 
 std::int64_t padded_vocabulary(std::int64_t vocabulary);
+
+// What every family's configuration says in the same words; the rest is the family's own.
+template <typename Config>
+TransformerFacts common_facts(const Config& c, DType dtype) {
+  TransformerFacts f;
+  f.dtype = dtype;
+  f.threads = kernels::num_threads();
+  f.vocabulary = c.vocabulary;
+  f.padded_vocabulary = padded_vocabulary(c.vocabulary);
+  f.max_positions = c.max_positions;
+  f.loss_chunk_tokens = c.loss_chunk_tokens;
+  f.deterministic = c.deterministic;
+  f.float_gradients = c.float_gradients && size_of(dtype) == 2;
+  f.C = c.hidden_size, f.F = c.intermediate_size, f.H = c.num_heads;
+  f.attention_dropout = c.attention_dropout;
+  return f;
+}
 
 // The parameters of one unit, as they are declared one after the other.
 class UnitParameters {
