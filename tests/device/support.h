@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -29,6 +30,11 @@ class OnDevice : public ::testing::Test {
   std::optional<Stream> stream_;
   std::optional<OnStream> on_;
 };
+
+// Under a sanitizer a kernel takes hundreds of times as long: each way through it once is enough then.
+inline bool brief() {
+  return std::getenv("TRIREME_TEST_BRIEF") != nullptr;
+}
 
 // A copy on the device of what a test has on the host. The bytes behind it are checked: none of a kernel's business.
 template <class T>

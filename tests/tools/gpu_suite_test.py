@@ -70,9 +70,11 @@ echo "RACECHECK SUMMARY: ${{test#A.}} hazards displayed"
 """)
         path = os.environ["PATH"]
         with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{path}"}):
-            total = gpu_suite.sanitize(self.folder, "racecheck", ["A.0", "A.2", "A.ends"], timeout=60)
+            totals = [json.loads(json.dumps(total)) for total in gpu_suite.sanitize(self.folder, "racecheck", ["A.0", "A.2", "A.ends"], timeout=60)]
+        total = totals[-1]
         self.assertEqual((total["passed"], total["failed"], total["errors"]), (3, 0, 2))
-        self.assertEqual(list(total["unclean"]), ["A.2", "A.ends"])
+        self.assertEqual(set(total["unclean"]), {"A.2", "A.ends"})
+        self.assertEqual([one["passed"] for one in totals], [1, 2, 3])  # what has ended is not lost with what does not end
 
     def test_a_packed_build_runs_its_tests_and_says_where_there_is_no_card(self):
         if not (BUILD / "libtrireme_cuda.so").exists():
