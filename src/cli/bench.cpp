@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/bench.h"
@@ -97,6 +98,7 @@ std::string words_of(const schedule::Rates& rates) {
   add("memory", rates.bytes_moved_per_s, "bytes/s");
   add("AdamW", rates.optimizer_bytes_per_s, "bytes/s");
   if (rates.host_copy_bytes_per_s > 0) add("copies to the host", rates.host_copy_bytes_per_s, "bytes/s");
+  if (rates.host_optimizer_bytes_per_s > 0) add("AdamW in host memory", rates.host_optimizer_bytes_per_s, "bytes/s");
   if (rates.loaded_collective_bytes_per_s == 0) return text;
   add("collectives, until the first bytes", rates.collective_latency_s, "s");
   add("collectives", rates.collective_bytes_per_s, "bytes/s");
@@ -122,6 +124,7 @@ int measure(const BenchCommand& command) {
   try {
     measure::RatesOptions options = command.options;
     if (train::uses_device(command.device, command.ranks)) options.device = environment.local_rank;
+    options.host_threads = std::max(1, count_cpus() / command.ranks);
     const schedule::Rates rates = measure::measure_rates(options, *membership.comm);
     if (environment.rank == 0) write_rates(command, rates);
     return 0;

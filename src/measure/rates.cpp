@@ -57,25 +57,23 @@ class Measurement {
 
   void measure_memory(schedule::Rates& rates) const {
     const std::int64_t n = sizes_.numel;
-    const Memory weights = floats(), gradient = floats(), first = floats(), second = floats();
-    const auto of = [](const Memory& memory) { return reinterpret_cast<float*>(memory.at(0)); };
-    const double add = median_seconds([&] { kernels::table<float>().accumulate(n, of(gradient), of(first), false); });
-    rates.bytes_moved_per_s = 3 * 4 * static_cast<double>(n) / add;
-    kernels::zero(first.at(0), first.bytes());
-    kernels::zero(second.at(0), second.bytes());
-    const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
-    const Memory update(sizeof(kernels::Update), place_.memory());
-    const kernels::Update unclipped;
-    kernels::copy(update.at(0), &unclipped, sizeof unclipped);
-    const double step = median_seconds([&] {
-      kernels::flat_table().adamw(arguments, reinterpret_cast<const kernels::Update*>(update.at(0)),
-                                  {n, of(weights), of(first), of(second), of(gradient)});
-    });
-    rates.optimizer_bytes_per_s = 7 * 4 * static_cast<double>(n) / step;
+    {
+      const Memory sum = floats(place_.memory()), addend = floats(place_.memory());
+      const double add = median_seconds([&] { kernels::table<float>().accumulate(n, of(sum), of(addend), false); });
+      rates.bytes_moved_per_s = 3 * 4 * static_cast<double>(n) / add;
+    }
+    rates.optimizer_bytes_per_s = update_rate(place_.memory());
     if (place_.stream() == nullptr) return;
-    const Memory host(4 * n, MemoryKind::pinned);
-    rates.host_copy_bytes_per_s =
-        4 * static_cast<double>(n) / median_seconds([&] { kernels::copy(host.at(0), weights.at(0), host.bytes()); });
+    {
+      const Memory there = floats(place_.memory()), host(there.bytes(), MemoryKind::pinned);
+      const double copy = median_seconds([&] { kernels::copy(host.at(0), there.at(0), host.bytes()); });
+      rates.host_copy_bytes_per_s = static_cast<double>(host.bytes()) / copy;
+    }
+    const kernels::OnHost on_host;
+    const int threads = kernels::num_threads();
+    kernels::set_num_threads(options_.host_threads);
+    rates.host_optimizer_bytes_per_s = update_rate(MemoryKind::pinned);
+    kernels::set_num_threads(threads);
   }
 
   void measure_collectives(comm::Communicator& comm, schedule::Rates& rates) const {
@@ -95,11 +93,30 @@ class Measurement {
   }
 
  private:
-  double median_seconds(const std::function<void()>& run) const {
-    return std::max(time_in_turn({&run, 1}, options_.seconds, place_.stream()).front().median, 1e-9);
+  double median_seconds(const std::function<void()>& run) const { return median_seconds(run, place_.stream()); }
+  double median_seconds(const std::function<void()>& run, const kernels::Stream* stream) const {
+    return std::max(time_in_turn({&run, 1}, options_.seconds, stream).front().median, 1e-9);
   }
 
-  Memory floats() const { return some_memory(DType::f32, sizes_.numel, place_.memory()); }
+  Memory floats(MemoryKind kind) const { return some_memory(DType::f32, sizes_.numel, kind); }
+  static float* of(const Memory& memory) { return reinterpret_cast<float*>(memory.at(0)); }
+
+  // Bytes that AdamW reads and writes a second, of fp32 states in memory of this kind.
+  double update_rate(MemoryKind kind) const {
+    const Memory weights = floats(kind), gradient = floats(kind), first = floats(kind), second = floats(kind);
+    kernels::zero(first.at(0), first.bytes());
+    kernels::zero(second.at(0), second.bytes());
+    const kernels::OptimizerArguments arguments{1e-4, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001};
+    const Memory update(sizeof(kernels::Update), kind);
+    const kernels::Update unclipped;
+    kernels::copy(update.at(0), &unclipped, sizeof unclipped);
+    const auto step = [&] {
+      kernels::flat_table().adamw(arguments, reinterpret_cast<const kernels::Update*>(update.at(0)),
+                                  {sizes_.numel, of(weights), of(first), of(second), of(gradient)});
+    };
+    const kernels::Stream* stream = kind == MemoryKind::device ? place_.stream() : nullptr;
+    return 7 * static_cast<double>(weights.bytes()) / median_seconds(step, stream);
+  }
 
   double product_rate(DType dtype, std::int64_t side) const {
     const TokenProduct product(dtype, sizes_.rows, side, side, place_.memory());

@@ -8,6 +8,7 @@ namespace trireme::measure {
 struct RatesOptions {
   int device = -1;       // of this rank; below 0: the CPU
   int threads = 1;       // that compute, on the CPU
+  int host_threads = 1;  // beside a device: of the updates of what is in host memory, as engine::Options has them
   double seconds = 0.3;  // for each number, about
 };
 

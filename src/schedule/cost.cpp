@@ -106,7 +106,10 @@ double seconds(const ChainSpec& chain, const Options& options, const Program& pr
     }
     case Op::accumulate: return touched_bytes(program, instruction) / rates.bytes_moved_per_s;
     case Op::norm: return norm_bytes(chain, options) / rates.bytes_moved_per_s;
-    case Op::step: return step_bytes(chain, options, instruction.group) / rates.optimizer_bytes_per_s;
+    case Op::step: {
+      const bool on_host = chain.groups[instruction.group].state_on_host;
+      return step_bytes(chain, options, instruction.group) / rates.update_bytes_per_s(on_host);
+    }
     case Op::release: return 0;
     case Op::offload:
     case Op::fetch:

@@ -32,7 +32,8 @@ constexpr Row<Rates> kRows[] = {
     {"collective_latency_s", &Rates::collective_latency_s, 0, 3600, true},
     {"collective_bytes_per_s", &Rates::collective_bytes_per_s, 1, kMost, true},
     {"loaded_collective_bytes_per_s", &Rates::loaded_collective_bytes_per_s, 1, kMost, false},
-    {"host_copy_bytes_per_s", &Rates::host_copy_bytes_per_s, 1, kMost, false}};
+    {"host_copy_bytes_per_s", &Rates::host_copy_bytes_per_s, 1, kMost, false},
+    {"host_optimizer_bytes_per_s", &Rates::host_optimizer_bytes_per_s, 1, kMost, false}};
 using Operations = Rates::Operations;
 constexpr Row<Operations> kOperations[] = {{"small", &Operations::small, 1, kMost, true},
                                            {"medium", &Operations::medium, 1, kMost, true},
@@ -135,6 +136,10 @@ double Rates::product_flops_per_s(std::int64_t element_bytes, std::int64_t small
 
 double Rates::attention_flops_per_s(std::int64_t element_bytes) const {
   return either((element_bytes == 2 ? half : fp32).attention, flops_per_s);
+}
+
+double Rates::update_bytes_per_s(bool on_host) const {
+  return either(on_host ? host_optimizer_bytes_per_s : 0, optimizer_bytes_per_s);
 }
 
 double Rates::gradient_bytes_per_s() const {

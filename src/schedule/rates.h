@@ -23,7 +23,8 @@ struct Rates {
   double collective_latency_s = 5e-5;   // until the first bytes of a collective's phase are there
   double collective_bytes_per_s = 1e9;  // that a rank sends, and receives at the same time; additions included
 
-  double host_copy_bytes_per_s = 0;  // of the link to host memory; 0: as memory moves what is read and written
+  double host_copy_bytes_per_s = 0;       // of the link to host memory; 0: as memory moves what is read and written
+  double host_optimizer_bytes_per_s = 0;  // of STEP where a device's state is in host memory; 0: as on the device
 
   // A device, whose kernels compute or move: a unit takes both times, one after the other, and not the longer of them.
   bool of_device = false;
@@ -41,6 +42,7 @@ struct Rates {
 
   double product_flops_per_s(std::int64_t element_bytes, std::int64_t smallest_side) const;
   double attention_flops_per_s(std::int64_t element_bytes) const;
+  double update_bytes_per_s(bool on_host) const;
   double gradient_bytes_per_s() const;  // of gathers and reductions, which run beside units
 
   // "rates of FILE (machine)" or "uncalibrated: ...".

@@ -60,6 +60,8 @@ TEST_F(DeviceMeasurement, RatesAreOfTheDevice) {
   }
   EXPECT_GT(rates.host_copy_bytes_per_s, 1e8);
   EXPECT_LT(rates.host_copy_bytes_per_s, rates.bytes_moved_per_s);
+  EXPECT_GT(rates.host_optimizer_bytes_per_s, 1e9);
+  EXPECT_LT(rates.host_optimizer_bytes_per_s, rates.optimizer_bytes_per_s);
 }
 
 TEST_F(DeviceMeasurement, TrainsAKnownModel) {

@@ -92,6 +92,7 @@ Rates closer() {
   rates.fp32 = {.small = 7, .medium = 8, .large = 9, .attention = 10};
   rates.half = {.small = 11, .medium = 12, .large = 13, .attention = 14};
   rates.host_copy_bytes_per_s = 15;
+  rates.host_optimizer_bytes_per_s = 16;
   rates.of_device = true;
   rates.measured_on = {"some processor", 3, "some build"};
   return rates;
@@ -104,6 +105,7 @@ TEST_F(RatesFile, IsReadAsItWasWritten) {
   EXPECT_EQ(read.loaded_collective_bytes_per_s, 6);
   EXPECT_EQ(read.half.large, 13);
   EXPECT_EQ(read.host_copy_bytes_per_s, 15);
+  EXPECT_EQ(read.host_optimizer_bytes_per_s, 16);
   EXPECT_TRUE(read.of_device);
   EXPECT_FALSE(read_rates(write(numbers())).of_device);
   EXPECT_NE(read.words().find("node 7"), std::string::npos);
@@ -118,10 +120,13 @@ TEST_F(RatesFile, HasRatesBySizeAndTypeOrOneForAll) {
   EXPECT_EQ(rates.product_flops_per_s(2, 64), 11);
   EXPECT_EQ(rates.attention_flops_per_s(2), 14);
   EXPECT_EQ(rates.gradient_bytes_per_s(), 6);
+  EXPECT_EQ(rates.update_bytes_per_s(true), 16);
+  EXPECT_EQ(rates.update_bytes_per_s(false), 3);
   const Rates plain{.flops_per_s = 100, .collective_bytes_per_s = 200};
   EXPECT_EQ(plain.product_flops_per_s(4, 64), 100);
   EXPECT_EQ(plain.attention_flops_per_s(2), 100);
   EXPECT_EQ(plain.gradient_bytes_per_s(), 200);
+  EXPECT_EQ(plain.update_bytes_per_s(true), plain.optimizer_bytes_per_s);
 }
 
 TEST_F(RatesFile, HostileOnesAreRefused) {

@@ -242,6 +242,10 @@ TEST(Cost, WorkIsPricedByWhatThisRankTouches) {
   EXPECT_EQ(price(Op::accumulate, true), 512 * (4 + 4) / 1000.0);
   EXPECT_EQ(price(Op::norm, false), 512 * 4 / 1000.0);
   EXPECT_EQ(price(Op::step, false), 256 * (4 + 2 * 8 + 2 * 4) / 2.0);
+  rates.host_optimizer_bytes_per_s = 0.5;
+  EXPECT_EQ(price(Op::step, false), 256 * (4 + 2 * 8 + 2 * 4) / 2.0);
+  offload(chain, true, false, false);
+  EXPECT_EQ(price(Op::step, false), 256 * (4 + 2 * (8 + 4) + 4) / 0.5);  // with a master apart
 }
 
 }  // namespace
