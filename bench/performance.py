@@ -164,7 +164,7 @@ def test_rows(result):
         yield {"tests": binary, "passed": counts["passed"], "failed": counts["failed"], "skipped": counts["skipped"]}
     for tool, counts in result.get("sanitize", {}).items():
         yield {"tests": f"kernels under {tool}", "passed": counts["passed"], "failed": counts["failed"], "skipped": counts["skipped"],
-               "errors": counts["errors"]}
+               "errors": counts["errors"], **({"note": counts["note"]} if "note" in counts else {})}
 
 
 def collected(files):

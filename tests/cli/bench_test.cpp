@@ -70,13 +70,16 @@ TEST_F(Bench, TellsWhatThePlanPredictsWhereRatesWereMeasured) {
 }
 
 TEST_F(Bench, TrainsOnSeveralRanksAndTakesOverrides) {
-  const ProcessResult result = train({"--device", "cpu", "--ranks", "2", "--strategy", "zero3", "--precision", "no",
-                                      "--recompute", "full", "training.gradient_clipping=0"});
+  const ProcessResult result =
+      train({"--device", "cpu", "--ranks", "2", "--strategy", "zero3", "--precision", "no", "--recompute", "full",
+             "training.gradient_clipping=0", "distributed.offload_optimizer=cpu"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto row = nlohmann::json::parse(read_file(row_file()));
   EXPECT_EQ(row["ranks"], 2);
   EXPECT_EQ(row["tokens_per_step"], 32 * 2 * 2);
   EXPECT_EQ(row["strategy"], "zero3");
+  EXPECT_EQ(row["offload_optimizer"], true);
+  EXPECT_EQ(row["offload_param"], false);
   EXPECT_EQ(row["param_dtype"], "fp32");
   EXPECT_EQ(row["recompute"], "full");
   EXPECT_EQ(row["clip"], 0);

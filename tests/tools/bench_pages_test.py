@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from bench_support import BENCH, SOURCE, ScriptTest, module, output_of
+from bench_support import BENCH, SOURCE, ScriptTest, output_of
 
 
 class Page(ScriptTest):
@@ -56,6 +56,13 @@ class Page(ScriptTest):
         self.assertIn("| gpt2-xl | 2 | fits | FAIL | at most 13.1 GB |", page)
         self.assertIn("| 200 steps, bf16 | 1 | repeats | PASS | at most 13.1 GB |", page)
 
+    def test_a_sanitizers_errors_stand_beside_what_is_known_of_them(self):
+        counts = {"passed": 3, "failed": 0, "skipped": 0, "errors": 2}
+        result = self.result() | {"sanitize": {"memcheck": counts, "racecheck": counts | {"note": "of a tool"}}}
+        page = self.page(a=result)
+        self.assertIn("| kernels under memcheck | 3 | 0 | 0 | 2 |  |", page)
+        self.assertIn("| kernels under racecheck | 3 | 0 | 0 | 2 | of a tool |", page)
+
     def test_cards_stand_apart_and_later_files_count(self):
         page = self.page(a=self.result(), b=self.result(tokens_per_s_per_gpu=55000.0), c=self.result(card="NVIDIA H100 80GB HBM3"))
         h100, h200 = page.split("## NVIDIA H100 80GB HBM3")[1].split("## NVIDIA H200")
@@ -73,13 +80,9 @@ class Page(ScriptTest):
             self.assertEqual(output_of(sys.executable, "-B", BENCH / script), committed, f"run `make docs`: {page} is not up to date")
 
     def test_a_page_tells_what_was_predicted_of_a_step_where_it_was(self):
-        performance = module("performance.py")
-        committed = json.loads((BENCH / "results/gpu/h200_qwen_7b.json").read_text(encoding="utf-8"))
-        row = next(row for bench in committed["bench"] for row in bench["rows"] if "tokens_per_step" in row)
-        seconds = row["tokens_per_step"] / row["tokens_per_s_per_gpu"]
-        self.assertNotIn("planned step s", performance.training_row(row))
-        told = performance.training_row(row | {"predicted_step_s": seconds * 0.95})
-        self.assertEqual(told["planned step s"], f"{seconds * 0.95:.3f} (-5.0 %)")
+        seconds = 16384 / 50000
+        self.assertNotIn("planned step s", self.page(a=self.result()))
+        self.assertIn(f"| {seconds * 0.95:.3f} (-5.0 %) |", self.page(a=self.result(predicted_step_s=seconds * 0.95)))
 
 
 if __name__ == "__main__":

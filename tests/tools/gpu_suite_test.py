@@ -70,9 +70,11 @@ echo "RACECHECK SUMMARY: ${{test#A.}} hazards displayed"
 """)
         path = os.environ["PATH"]
         with unittest.mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{path}"}):
-            runs = gpu_suite.sanitize(self.folder, "racecheck", ["A.0", "A.2", "A.ends", "DeviceGemm.Is"], timeout=60)
+            runs = gpu_suite.sanitize(self.folder, "racecheck", ["A.0", "A.2", "A.ends"], timeout=60)
             totals = [json.loads(json.dumps(total)) for total in runs]
         total = totals[-1]
+        self.assertTrue(gpu_suite.can_be_sanitized("DeviceGemm.HasTheProductsOfTheFormula", "memcheck"))
+        self.assertFalse(gpu_suite.can_be_sanitized("DeviceGemm.HasTheProductsOfTheFormula", "racecheck"))
         self.assertEqual((total["passed"], total["failed"], total["errors"]), (3, 0, 2))
         self.assertEqual(set(total["unclean"]), {"A.2", "A.ends"})
         self.assertEqual([one["passed"] for one in totals], [1, 2, 3])  # what has ended is not lost with what does not end
