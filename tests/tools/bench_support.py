@@ -1,6 +1,4 @@
 """What the tests of the scripts of bench/ share. Their arguments: SOURCE_DIR BINARY_DIR."""
-import importlib.machinery
-import importlib.util
 import pathlib
 import stat
 import subprocess
@@ -13,14 +11,7 @@ SOURCE, BUILD = map(pathlib.Path, sys.argv[1:3])
 BENCH = SOURCE / "bench"
 ORACLE = SOURCE / ".deps/oracle/bin/python"
 sys.path[:0] = [str(BENCH), str(BENCH / "peers")]
-
-
-def module(name):
-    loader = importlib.machinery.SourceFileLoader(name, str(BENCH / name))
-    loaded = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    sys.modules[name] = loaded
-    loader.exec_module(loaded)
-    return loaded
+from runs import script  # of that folder; a script of it as a module
 
 
 def output_of(*command, **more):

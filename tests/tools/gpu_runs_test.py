@@ -10,7 +10,7 @@ import sys
 import types
 import unittest
 
-from bench_support import BENCH, BUILD, ScriptTest, module
+from bench_support import BENCH, BUILD, ScriptTest, script
 
 
 class Runs(ScriptTest):
@@ -84,7 +84,7 @@ class Runs(ScriptTest):
                 self.assertIn(expected, one)
 
     def test_a_run_with_other_bits_is_not_the_same(self):
-        exercise = module("exercise_zero3")
+        exercise = script("exercise_zero3")
         options = types.SimpleNamespace(model="tiny", seq=32, micro_batch=2, gpus=2)
         tried = exercise.Exercise(options, self.folder)
         (self.folder / "a").mkdir()

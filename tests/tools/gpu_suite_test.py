@@ -8,12 +8,12 @@ import sys
 import unittest
 import unittest.mock
 
-from bench_support import BENCH, BUILD, ScriptTest, has_ended, module, output_of, program
+from bench_support import BENCH, BUILD, ScriptTest, has_ended, output_of, program, script
 
 
 class Suite(ScriptTest):
     def test_rates_are_kept_where_plans_look_for_them(self):
-        gpu_suite = module("gpu_suite")
+        gpu_suite = script("gpu_suite")
         kept = self.folder / "cache/rates.json"
         kept.parent.mkdir()
         bench = program(self.folder / "bench", f"""#!/bin/sh
@@ -27,7 +27,7 @@ echo '{{"words": "'$#'"}}' > $file
         self.assertTrue(kept.exists())
 
     def test_tests_are_counted_from_their_report(self):
-        gpu_suite = module("gpu_suite")
+        gpu_suite = script("gpu_suite")
         test = lambda name, result, **more: {"name": name, "status": "RUN", "result": result, **more}
         report = {"testsuites": [
             {"name": "DeviceA", "testsuite": [test("one", "COMPLETED"), test("two", "COMPLETED", failures=[{}]), test("three", "SKIPPED")]},
@@ -36,7 +36,7 @@ echo '{{"words": "'$#'"}}' > $file
         self.assertEqual(gpu_suite.counts_of(report), {"passed": 2, "failed": 1, "skipped": 1, "failures": ["DeviceA.two"]})
 
     def test_a_binary_that_dies_has_failed_as_a_whole(self):
-        gpu_suite = module("gpu_suite")
+        gpu_suite = script("gpu_suite")
         tests = self.folder / "build/tests"
         tests.mkdir(parents=True)
         program(tests / "dies", "#!/bin/sh\necho an illegal address\nkill -SEGV $$\n")
@@ -45,7 +45,7 @@ echo '{{"words": "'$#'"}}' > $file
         self.assertIn("an illegal address", counts["output"])
 
     def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
-        gpu_suite = module("gpu_suite")
+        gpu_suite = script("gpu_suite")
         child = self.folder / "child"
         hangs = program(self.folder / "hangs", f"#!/bin/sh\nsetsid sleep 600 &\necho $! > {child}\necho began\nwait\n")
         output, ended = gpu_suite.run_limited(self.folder, [hangs], timeout=3)
@@ -53,7 +53,7 @@ echo '{{"words": "'$#'"}}' > $file
         self.assertTrue(has_ended(int(child.read_text(encoding="ascii"))))
 
     def test_each_kernel_test_is_sanitized_by_itself(self):
-        gpu_suite = module("gpu_suite")
+        gpu_suite = script("gpu_suite")
         tests = self.folder / "build/tests"
         tests.mkdir(parents=True)
         program(tests / gpu_suite.KERNEL_TESTS, "#!/bin/sh\nexit 1\n")

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from bench_support import BENCH, BUILD, ORACLE, SOURCE, ScriptTest, has_ended, module, output_of, program
+from bench_support import BENCH, BUILD, ORACLE, SOURCE, ScriptTest, has_ended, output_of, program, script
 
 
 class Rows(ScriptTest):
@@ -36,7 +36,7 @@ for word; do last=$word; done
 case "$*" in *fsdp2*) speed=200;; *zero*) echo no such device >&2; exit 1;; *) speed=100;; esac
 echo '{{"system": "peer '$speed'", "micro_batch": 2, "accumulate": 1, "tokens_per_s_per_gpu": '$speed'}}' > $last
 """)
-        gpu_train = module("gpu_train")
+        gpu_train = script("gpu_train")
         gpu_train.TRIREME, gpu_train.PYTHON = BUILD / "trireme", str(python)
         row = gpu_train.Row("tiny", 32, 2, peers=(gpu_train.DDP, gpu_train.FSDP2, gpu_train.ZERO3))
         result = gpu_train.measure("a row", row, gpu_train.Options(steps=3, warm_up=1, floor=0.01, peers=True), with_cold=True)
@@ -58,7 +58,7 @@ case "$*" in
 esac
 echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gpu": '$speed'}' > $last
 """.replace("FOLDER", str(self.folder)))
-        gpu_train = module("gpu_train")
+        gpu_train = script("gpu_train")
         gpu_train.TRIREME, gpu_train.PYTHON = BUILD / "trireme", str(python)
         gpu_train.ROWS["other"] = gpu_train.Row("tiny", 32, 4, accumulate=2, peers=(gpu_train.DDP,))
         file = self.folder / "tuned.json"
@@ -83,7 +83,7 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         self.assertNotIn("first_step_cold_s", row)
 
     def test_a_program_that_takes_too_long_is_a_failed_row(self):
-        gpu_train = module("gpu_train")
+        gpu_train = script("gpu_train")
         gpu_train.TRIREME = program(self.folder / "trireme", "#!/bin/sh\nexec sleep 60\n")
         output = self.folder / "rows.json"
         with contextlib.redirect_stdout(io.StringIO()):
@@ -93,7 +93,7 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
     def test_tuning_reshards_only_where_there_are_several_and_ends_when_its_time_is_over(self):
         import tuning
 
-        gpu_train = module("gpu_train")
+        gpu_train = script("gpu_train")
         row = gpu_train.Row("tiny", 32, 2, peers=(gpu_train.FSDP2_KEPT, gpu_train.ZERO3))
         alone, pair = (list(tuning.candidates(dataclasses.replace(row, gpus=gpus))) for gpus in (1, 2))
         self.assertEqual((len(alone), len(pair)), (2 * 3 + 2 * 3, 2 * 3 * 2 + 2 * 3))
