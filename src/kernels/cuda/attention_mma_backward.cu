@@ -253,7 +253,12 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
       first_start = __reduce_min_sync(0xffffffffu, min(x, y));
       last_start = __reduce_max_sync(0xffffffffu, max(x, y));
     }
-    if (now + kQueries <= position || first_start >= position + kWarpRows) continue;
+    if (now + kQueries <= position || first_start >= position + kWarpRows) {
+      if constexpr (kHalves == 2) {
+        for (int i = 0; i < 4; ++i) synchronize_pair();  // as often as the others: racecheck would lose count
+      }
+      continue;
+    }
     const bool is_masked = now < position + kWarpRows - 1 || last_start > position;
     const N *queries = tiles + stage * 2 * kTileElements, *douts = queries + kTileElements;
 

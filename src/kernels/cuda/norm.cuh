@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(G::kBlockThreads, kGradientBlocks<G>) norm_gra
   const int width = static_cast<int>(s.C), runs = static_cast<int>(s.N * s.heads), step = gridDim.x * G::kRuns;
   const float inverse = 1.0f / static_cast<float>(width);
   // A warp's runs lie side by side. Warps of different blocks take turns, so that no block has much more to do.
-  const int warp = static_cast<int>(threadIdx.y) / G::kOfWarp, in_warp = static_cast<int>(threadIdx.y) % G::kOfWarp;
-  int n = static_cast<int>(blockIdx.x + gridDim.x * warp) * G::kOfWarp + in_warp;
+  const int warp = static_cast<int>(threadIdx.y) / G::kOfWarp;
+  int n = static_cast<int>(blockIdx.x + gridDim.x * warp) * G::kOfWarp + static_cast<int>(threadIdx.y) % G::kOfWarp;
   const auto fetch = [&](const Ring& ring, int n) {
     const int64_t at = place_of<kCentred>(s, n);
     const int C = n < runs ? width : 0;
@@ -182,7 +182,10 @@ __global__ void __launch_bounds__(G::kBlockThreads, kGradientBlocks<G>) norm_gra
     if constexpr (kCentred) db.begin(row(1), width);
   }
   let_next_kernel_start();
-  for (int turn = 0; n - in_warp < runs; n += step, ++turn) {
+  // As many turns for all of a block as its first warp has runs: racecheck loses count of barriers that parts of a
+  // block pass unequally often.
+  int turn = 0;
+  for (int first = static_cast<int>(blockIdx.x) * G::kOfWarp; first < runs; first += step, n += step, ++turn) {
     const int C = n < runs ? width : 0;
     const int64_t at = place_of<kCentred>(s, n);
     const Ring ring(shared, turn % Ring::kRuns);
