@@ -39,7 +39,7 @@ echo '{{"system": "peer '$speed'", "micro_batch": 2, "accumulate": 1, "tokens_pe
         gpu_train = script("gpu_train")
         gpu_train.TRIREME, gpu_train.PYTHON = BUILD / "trireme", str(python)
         row = gpu_train.Row("tiny", 32, 2, peers=(gpu_train.DDP, gpu_train.FSDP2, gpu_train.ZERO3))
-        result = gpu_train.measure("a row", row, gpu_train.Options(steps=3, warm_up=1, floor=0.01, peers=True), with_cold=True)
+        *_, result = gpu_train.measure("a row", row, gpu_train.Options(steps=3, warm_up=1, floor=0.01, peers=True), with_cold=True)
         self.assertEqual((result["row"], result["model"], result["steps"]), ("a row", "tiny", 3))
         self.assertEqual((result["peer"], result["peer_tokens_per_s_per_gpu"]), ("peer 200", 200))
         self.assertEqual([peer["system"] for peer in result["peers"]], ["peer 100", "peer 200"])
@@ -89,6 +89,16 @@ echo '{"system": "peer", "micro_batch": 4, "accumulate": 2, "tokens_per_s_per_gp
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(gpu_train.main(["tiny", "--no-cold", "--timeout", "0.5", "--output", str(output)]), 1)
         self.assertEqual(json.loads(output.read_text(encoding="utf-8"))["rows"], [{"row": "tiny", "failure": "took longer than 0.5 s"}])
+
+    def test_what_is_cut_short_ends_its_programs_and_keeps_what_it_has(self):
+        sleeps, output = self.folder / "sleeps", self.folder / "rows.json"
+        python = program(self.folder / "python", f"#!/bin/sh\nsleep 60 & echo $! > {sleeps}\nkill $PPID\nwait\n")
+        command = [sys.executable, "-B", BENCH / "gpu_train", "tiny", "--steps", "2", "--warm-up", "1", "--floor", "0.01", "--no-cold", "--output", output]
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "TRIREME_BUILD": str(BUILD), "TRIREME_PYTHON": str(python)}
+        self.assertNotEqual(subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode, 0)
+        self.assertTrue(has_ended(int(sleeps.read_text(encoding="ascii"))), "its peer still runs")
+        row = json.loads(output.read_text(encoding="utf-8"))["rows"][0]
+        self.assertEqual((row["row"], row["steps"], "peers" in row), ("tiny", 2, False))
 
     def test_tuning_reshards_only_where_there_are_several_and_ends_when_its_time_is_over(self):
         import tuning
