@@ -27,8 +27,8 @@ It is of one GPU by itself: what GPUs exchange is not in it.
 
 Speeds are medians over the steps after a warm-up, in brackets the tenth and the ninetieth percentile. Peak memory is all that is in use
 on the card, with what driver and libraries take; planned is what the plan says before the run, with what the driver held then. First step:
-from process start to the end of the first step, with warm caches and, where it was the first program of its call, cold. Planned step: what
-the plan says of a step's time where `trireme bench` had measured the machine before, and how far that is from the median.
+from process start to the end of the first step, with warm caches / with cold ones. Planned step: what the plan says of a step's time where
+`trireme bench` had measured the machine before, and how far that is from the median.
 Deterministic "no" is `training.deterministic=false`: attention's gradients are added up in any order, as the peers do; the default is "yes".
 
 To measure it yourself: `bench/gpu_train llama-1b` where a build, a GPU and a Python with torch are, or one part alone: `trireme bench
@@ -74,6 +74,11 @@ def predicted(row):
     return f"{row['predicted_step_s']:.3f} ({100 * (row['predicted_step_s'] / seconds - 1):+.1f} %)"
 
 
+def first_step(row):
+    warm, cold = (f"{row[key]:.1f}" if key in row else "" for key in ("first_step_s", "first_step_cold_s"))
+    return f"{warm or '-'} / {cold}" if cold else warm
+
+
 def dtypes(row):
     yield from (row[f"{kind}_dtype"] for kind in ("param", "master", "reduce"))
     yield row.get("grad_accum_dtype", "fp32")  # what rows had before they told it
@@ -81,7 +86,6 @@ def dtypes(row):
 
 
 def training_row(row):
-    cold = f" / {row['first_step_cold_s']:.1f}" if "first_step_cold_s" in row else ""
     return {
         "model": row["model"],
         "GPUs": row["gpus"],
@@ -102,7 +106,7 @@ def training_row(row):
         "MFU": f"{row['mfu']:.3f} of {row['peak_flops_per_s'] / 1e12:g} TFLOP/s" if "mfu" in row else "",
         "peak GiB": f"{row['peak_memory_bytes'] / 2**30:.1f}",
         "planned GiB": planned(row),
-        "first step s": f"{row['first_step_s']:.1f}{cold}",
+        "first step s": first_step(row),
         **({"planned step s": predicted(row)} if "predicted_step_s" in row else {}),
     }
 

@@ -45,15 +45,18 @@ class Runs(ScriptTest):
 
     def test_a_run_on_text_is_compared_with_the_cpus_with_itself_and_with_one_that_resumes(self):
         output = self.folder / "text.json"
-        for bound, failed in ((None, []), (-1, ["follows the CPU"])):
-            command = [sys.executable, "-B", BENCH / "text_run", "--device", "cpu", "--steps", 4, "--threads", 1, "--precision", "no",
-                       "--output", output, *(() if bound is None else ("--bound", bound))]
+        for options, failed in ((("no",), []), (("bf16",), []), (("no", "--bound", -1), ["follows the CPU"])):
+            command = [sys.executable, "-B", BENCH / "text_run", "--device", "cpu", "--steps", 4, "--threads", 1, "--output", output,
+                       "--precision", *options]
             done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
                                   env=os.environ | {"TRIREME_BUILD": str(BUILD)})
             self.assertEqual((done.returncode, done.stderr), (1 if failed else 0, ""), done.stdout)
             checks = json.loads(output.read_text(encoding="utf-8"))["checks"]
             self.assertEqual([check["check"] for check in checks if not check["passed"]], failed)
             self.assertIn("from step 2 on", checks[3]["words"])
+            if options == ("bf16",):  # on the CPU, as it is the CPU's own run
+                self.assertGreater(checks[1]["largest_difference"], 0)
+                self.assertEqual(checks[1]["limit"], 2 * checks[1]["largest_difference"])
 
     def test_weak_scaling_compares_ranks_together_with_each_by_itself_and_says_what_communication_costs(self):
         output = self.folder / "scaling.json"
