@@ -72,7 +72,7 @@ class OrderedLines {
 
 int run_generate(Arguments arguments) {
   CLI::App app("Continue prompts with a trained model.", "trireme generate");
-  std::string model, prompt, file, device = "cpu";
+  std::string model, prompt, file, device = "auto";
   std::int64_t together = 8;
   train::SamplingOptions sampling;
   app.add_option("MODEL,--checkpoint,--model", model,
@@ -99,7 +99,7 @@ int run_generate(Arguments arguments) {
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app.add_option("--seed", sampling.seed, "equal seeds give equal text")->capture_default_str();
-  app.add_option("--device", device, "cpu, cuda, or auto: cuda where there is a device")
+  app.add_option("--device", device, "auto, cpu, cuda (auto: cuda where there is a device)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str();
   parse(app, arguments);
