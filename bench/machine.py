@@ -55,3 +55,8 @@ def end_all(process):
         end_all(child)
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
+
+
+def end_all_when_told():
+    """On SIGTERM this process ends with what it has started, which may be in sessions of its own."""
+    signal.signal(signal.SIGTERM, lambda *_: end_all(os.getpid()))

@@ -126,13 +126,9 @@ void compare(const AttentionShape& s, Starts kind, double dropped, Numbers& numb
   }
 }
 
-std::vector<std::int64_t> lengths(std::vector<std::int64_t> all, std::vector<std::int64_t> briefly) {
-  return brief() ? briefly : all;
-}
-
 template <class T>
 void compare_attention(Numbers& numbers) {
-  for (const std::int64_t T_ : lengths({1, 63, 64, 65, 200}, {65})) {
+  for (const std::int64_t T_ : all_or_brief({1, 63, 64, 65, 200}, {65})) {
     compare<T>({2, T_, 4, 2, 64, 0.125}, Starts::zero, 0, numbers);
   }
   for (const std::int64_t D : {2, 24, 80, 128, 192, 256}) {
@@ -140,7 +136,7 @@ void compare_attention(Numbers& numbers) {
     compare<T>({1, 150, 3, 1, D, scale}, Starts::documents, 0, numbers);
     compare<T>({1, 150, 2, 2, D, scale, 2.0}, Starts::window, 0.3, numbers);
   }
-  for (const std::int64_t T_ : lengths({1, 31, 32, 33, 127, 128, 129, 300}, {129})) {
+  for (const std::int64_t T_ : all_or_brief({1, 31, 32, 33, 127, 128, 129, 300}, {129})) {
     for (const std::int64_t D : {64, 80, 96, 128}) {
       const double scale = 1 / std::sqrt(static_cast<double>(D));
       compare<T>({2, T_, 4, 1, D, scale}, Starts::documents, 0, numbers);

@@ -36,7 +36,7 @@ std::vector<double> widened(const std::vector<T>& values) {
 template <class Run>
 auto same_anywhere(Run run) {
   const auto first = run(0);
-  for (const std::int64_t shift : brief() ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{0, 1, 8, 3}) {
+  for (const std::int64_t shift : all_or_brief({0, 1, 8, 3}, {1})) {
     const auto again = run(shift);
     for (std::size_t i = 0; i < first.size(); ++i) {
       EXPECT_TRUE(same_bits(first[i], again[i])) << "array " << i << " that begins at " << shift;

@@ -35,6 +35,9 @@ class OnDevice : public ::testing::Test {
 inline bool brief() {
   return std::getenv("TRIREME_TEST_BRIEF") != nullptr;
 }
+inline std::vector<std::int64_t> all_or_brief(std::vector<std::int64_t> all, std::vector<std::int64_t> briefly) {
+  return brief() ? briefly : all;
+}
 
 // A copy on the device of what a test has on the host. The bytes behind it are checked: none of a kernel's business.
 template <class T>

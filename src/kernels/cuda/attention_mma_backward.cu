@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(KeyShape<kD>::kThreads, kD <= 64 ? 2 : 1)
     }
     if (now + kQueries <= position || first_start >= position + kWarpRows) {
       if constexpr (kHalves == 2) {
-        for (int i = 0; i < 4; ++i) synchronize_pair();  // as often as the others: racecheck would lose count
+        for (int i = 0; i < 4; ++i) synchronize_pair();  // tell and heard, twice: racecheck would lose count
       }
       continue;
     }
